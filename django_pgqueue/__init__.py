@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.edit import edit
     from django_pgqueue.lifecycle.enqueue import aenqueue, enqueue, enqueue_many
     from django_pgqueue.lifecycle.explain import explain_channel, explain_message
+    from django_pgqueue.lifecycle.handler_pause import handler_pause
+    from django_pgqueue.lifecycle.handler_resume import handler_resume
     from django_pgqueue.lifecycle.heartbeat import heartbeat
     from django_pgqueue.lifecycle.lease_release import lease_release
+    from django_pgqueue.lifecycle.limit_drop import limit_drop
+    from django_pgqueue.lifecycle.limit_pause import limit_pause
+    from django_pgqueue.lifecycle.limit_resume import limit_resume
+    from django_pgqueue.lifecycle.limit_set import limit_set
     from django_pgqueue.lifecycle.measure import measure
     from django_pgqueue.lifecycle.metrics import metrics
     from django_pgqueue.lifecycle.peek import peek
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.retry import retry
     from django_pgqueue.lifecycle.schedule_run import schedule_run
     from django_pgqueue.lifecycle.sweep import sweep
+    from django_pgqueue.limits import Limit
     from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Retry
     from django_pgqueue.schedules import schedule
 
@@ -59,6 +66,7 @@ __all__ = [
     "Delivery",
     "Enqueued",
     "Exponential",
+    "Limit",
     "NewMessage",
     "Retry",
     "aenqueue",
@@ -81,8 +89,14 @@ __all__ = [
     "explain_channel",
     "explain_message",
     "handler",
+    "handler_pause",
+    "handler_resume",
     "heartbeat",
     "lease_release",
+    "limit_drop",
+    "limit_pause",
+    "limit_resume",
+    "limit_set",
     "measure",
     "metrics",
     "peek",
@@ -108,6 +122,7 @@ _HOMES = {
     "delivery": ("Delivery", "Enqueued", "NewMessage"),
     "handlers": ("handler",),
     "schedules": ("schedule",),
+    "limits": ("Limit",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
     "lifecycle.dequeue": ("dequeue",),
     "lifecycle.dequeue_matching": ("dequeue_matching",),
@@ -136,6 +151,12 @@ _HOMES = {
     "lifecycle.channel_pause": ("channel_pause",),
     "lifecycle.channel_erase": ("channel_erase",),
     "lifecycle.channel_resume": ("channel_resume",),
+    "lifecycle.limit_set": ("limit_set",),
+    "lifecycle.limit_drop": ("limit_drop",),
+    "lifecycle.limit_pause": ("limit_pause",),
+    "lifecycle.limit_resume": ("limit_resume",),
+    "lifecycle.handler_pause": ("handler_pause",),
+    "lifecycle.handler_resume": ("handler_resume",),
     "lifecycle.queue_pause": ("queue_pause",),
     "lifecycle.queue_resume": ("queue_resume",),
     "lifecycle.queue_purge": ("queue_purge",),

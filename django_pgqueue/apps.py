@@ -95,9 +95,9 @@ def create_default_channel(sender: AppConfig, using: str, **kwargs: object) -> N
 
 
 def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
-    """Write the schedules of the code to the database, and create today's partition of the archive.
+    """Write the schedules and limits of the code to the database, and create today's partition of the archive.
 
-    After a migration both exist, even if no worker has started yet, and in a test database that is kept for weeks.
+    After a migration all exist, even if no worker has started yet, and in a test database that is kept for weeks.
     """
     from django_pgqueue.checks.migrated import is_migrated
     from django_pgqueue.lifecycle.database import alias
@@ -106,4 +106,4 @@ def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
 
     if is_ours(sender, using) and using == alias(None) and is_migrated(using):
         make_partitions(using=using)
-        declared.sync_schedules(using)
+        declared.sync_declared(using)

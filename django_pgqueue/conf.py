@@ -64,6 +64,8 @@ DEFAULTS: dict[str, Any] = {
     "SET_LOCAL": {},
     # The address that the admin links a message's trace to, with {trace_id} and optionally {span_id} in it.
     "TRACE_URL": None,
+    # Shared limits by name, each a dict of the options of Limit; they win over those that code declares.
+    "LIMITS": {},
     # A warning appears in the server log when a message has been ready for longer.
     "WAITING_WARNING": timedelta(minutes=1),
 }

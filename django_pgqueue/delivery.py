@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict
@@ -14,6 +14,8 @@ from django_pgqueue.outcomes import Cancelled
 if TYPE_CHECKING:
     # With its default, a plain ``Delivery`` means Delivery[Any]; typing.TypeVar has defaults from Python 3.13 on.
     from typing_extensions import TypeVar
+
+    from django_pgqueue.limits import Limit
 
     P_co = TypeVar("P_co", covariant=True, default=Any)
 else:
@@ -49,6 +51,8 @@ class NewMessage:
     max_attempts: int | None = None
     backoff: Policy | None = None
     dedupe_key: str | None = None
+    limits: Iterable[str | Limit] | None = None
+    cost: int | None = None
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -64,6 +68,8 @@ class EnqueueOptions(TypedDict, total=False):
     max_attempts: int | None
     backoff: Policy | None
     dedupe_key: str | None
+    limits: Iterable[str | Limit] | None
+    cost: int | None
     on_refused: Literal["raise", "return"]
     using: str | None
 

@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,20 +15,30 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 import django_pgqueue
-from django_pgqueue.backoff import Constant, Exponential, Policy
+from django_pgqueue.backoff import Policy
 from django_pgqueue.delivery import Enqueued, EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
+from django_pgqueue.limits import Limit
 from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
-from django_pgqueue.signatures import check_function, check_name, check_options, check_switches, is_async, locate
+from django_pgqueue.signatures import (
+    BackoffFunction,
+    check_function,
+    check_kind,
+    check_limits,
+    check_name,
+    check_options,
+    check_switches,
+    is_async,
+    locate,
+    refuse_async,
+    split_backoff,
+)
 
 # A function of one delivery, or with the option `batch` of a list of deliveries.
 Function = Callable[[Any], Any]
 F = TypeVar("F", bound=Function)
-# Takes the attempt, counted from 1, and the exception; returns the pause after the failure, or None for the message's
-# own back-off.
-BackoffFunction = Callable[[int, BaseException], timedelta | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class Handler:
     concurrency: int | None = None
     process: bool = False
     archive: Archive | None = None
+    limits: tuple[str, ...] = ()
     backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
@@ -81,6 +92,7 @@ def handler(
     concurrency: int | None = None,
     process: bool = False,
     archive: Archive | None = None,
+    limits: Iterable[str | Limit] = (),
 ) -> Register: ...
 @overload
 def handler(
@@ -94,6 +106,7 @@ def handler(
     timeout: timedelta | None = None,
     concurrency: int | None = None,
     archive: Archive | None = None,
+    limits: Iterable[str | Limit] = (),
 ) -> RegisterBatch: ...
 def handler(
     name: str,
@@ -107,6 +120,7 @@ def handler(
     concurrency: int | None = None,
     process: bool = False,
     archive: Archive | None = None,
+    limits: Iterable[str | Limit] = (),
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -138,6 +152,9 @@ def handler(
     ``archive``: what the archive keeps of the messages that this handler completes, whatever their channel or queue
     says: ``full``, ``outcome`` (no payload, no result) or ``none``. A dead letter is always kept whole.
 
+    ``limits``: names of shared limits, or :class:`Limit` objects, which all messages of the handler have, in every
+    channel and queue, however they were enqueued. A worker that starts, and ``migrate``, write this to the database.
+
     Raises ValueError for options that are not allowed, and for a function that the worker could not call.
     """
     check_name(name)
@@ -145,23 +162,9 @@ def handler(
     check_options(name, counts, queue=queue, timeout=timeout)
     check_switches(name, {"atomic": atomic, "process": process})
     archive_choice(archive)
-    if process and (atomic or batch):
-        raise ValueError(
-            f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
-            "transaction nor more than one message."
-        )
-    policy: Policy | None = None
-    backoff_function: BackoffFunction | None = None
-    if isinstance(backoff, timedelta) and backoff < timedelta(0):
-        raise ValueError(f"backoff of the handler {name!r} is {backoff}: it must not be negative.")
-    if backoff is None or isinstance(backoff, timedelta | Constant | Exponential):
-        policy = backoff
-    elif callable(backoff):
-        backoff_function = backoff
-    else:
-        raise ValueError(
-            f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function."
-        )
+    check_kind(name, atomic=atomic, process=process, batch=batch)
+    limited = check_limits(name, limits)
+    policy, backoff_function = split_backoff(name, backoff)
 
     def register(function: F) -> F:
         convert = check_function(name, function, batch)
@@ -175,8 +178,8 @@ def handler(
             refuse_async(name, atomic=atomic, process=process)
         called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
-            name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process,
-            archive=archive, backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
+            name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process, archive, limited,
+            backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
         give_enqueue(function)
         return function
@@ -199,16 +202,6 @@ def give_enqueue(function: Any) -> None:
         function.enqueue, function.aenqueue = enqueue, aenqueue
 
 
-def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
-    """Raise ValueError for an option that an async function cannot have."""
-    if not (atomic or process):
-        return
-    other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
-        "has process=True", "a process runs one message at a time"
-    )  # fmt: skip
-    raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
-
-
 def get(name: str) -> Handler:
     """Return the handler of this name. Raises UnknownHandler."""
     try:
@@ -228,6 +221,12 @@ def find(name: str) -> Handler | None:
 def names() -> list[str]:
     """Return the names of all handlers, sorted."""
     return sorted(_registry)
+
+
+def names_by_limit() -> dict[str, list[str]]:
+    """Return the shared limits that handlers name, each with the names of these handlers."""
+    limits = {limit for known in _registry.values() for limit in known.limits}
+    return {limit: [name for name in names() if limit in _registry[name].limits] for limit in sorted(limits)}
 
 
 def kinds() -> set[bool]:

@@ -10,9 +10,15 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
+from django_pgqueue.backoff import Constant, Exponential, Policy
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.limits import limit_names
 from django_pgqueue.payloads import Convert, converter
 
+# Takes the attempt, counted from 1, and the exception; returns the pause after the failure, or None for the message's
+# own back-off.
+BackoffFunction = Callable[[int, BaseException], timedelta | None]
 LISTS = (list, Sequence, Iterable)
 HANDLER_NAME_CHARACTERS = 200
 QUEUE_NAME_CHARACTERS = 100
@@ -58,6 +64,44 @@ def check_switches(name: str, switches: Mapping[str, Any]) -> None:
     for option, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
+
+
+def check_kind(name: str, *, atomic: bool, process: bool, batch: int | None) -> None:
+    """Raise ValueError for options of a handler that exclude each other."""
+    if process and (atomic or batch):
+        raise ValueError(
+            f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
+            "transaction nor more than one message."
+        )
+
+
+def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
+    """Raise ValueError for an option that an async function cannot have."""
+    if not (atomic or process):
+        return
+    other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
+        "has process=True", "a process runs one message at a time"
+    )  # fmt: skip
+    raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
+
+
+def check_limits(name: str, limits: Any) -> tuple[str, ...]:
+    """Return the names of the limits of a handler. Raises ValueError."""
+    try:
+        return limit_names(limits)
+    except InvalidMessage as error:
+        raise ValueError(f"limits of the handler {name!r}: {error}") from None
+
+
+def split_backoff(name: str, backoff: Any) -> tuple[Policy | None, BackoffFunction | None]:
+    """Return the back-off of a handler as a policy or as a function. Raises ValueError."""
+    if isinstance(backoff, timedelta) and backoff < timedelta(0):
+        raise ValueError(f"backoff of the handler {name!r} is {backoff}: it must not be negative.")
+    if backoff is None or isinstance(backoff, timedelta | Constant | Exponential):
+        return backoff, None
+    if callable(backoff):
+        return None, backoff
+    raise ValueError(f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function.")
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -8,6 +8,7 @@ from django_pgqueue.admin.dead_letter import DeadLetterAdmin
 from django_pgqueue.admin.message import MessageAdmin
 from django_pgqueue.admin.queue import QueueAdmin
 from django_pgqueue.admin.schedule import ScheduleAdmin
+from django_pgqueue.admin.shared_limit import SharedLimitAdmin
 from django_pgqueue.admin.worker import WorkerAdmin
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "MessageAdmin",
     "QueueAdmin",
     "ScheduleAdmin",
+    "SharedLimitAdmin",
     "WorkerAdmin",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import explanation, message_actions, rendering
@@ -20,9 +20,11 @@ from django_pgqueue.admin.filters import (
     HolderFilter,
     MessageHandlerFilter,
 )
+from django_pgqueue.admin.limit_filters import WaitingFilter
+from django_pgqueue.admin.limit_usage import limits_of_message
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_message
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Channel, Message, SharedLimit
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -42,7 +44,15 @@ class MessageAdmin(BulkActionsAdmin):
         "lease",
         "priority",
     ]
-    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter, AgeFilter, HolderFilter]
+    list_filter = [
+        "status",
+        ChannelQueueFilter,
+        ActiveChannelFilter,
+        MessageHandlerFilter,
+        AgeFilter,
+        HolderFilter,
+        WaitingFilter,
+    ]
     search_fields = ["=id", "=dedupe_key", "=handler"]
     search_help_text = _("An id, the whole of a dedupe key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "handler")
@@ -53,6 +63,7 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
+        (_("Shared limits"), {"fields": ["limits_shown", "waits_for_shown", "cost"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": [*TIMES]}),
     ]
@@ -89,6 +100,22 @@ class MessageAdmin(BulkActionsAdmin):
             until,
         )
 
+    @admin.display(description=_("limits"))
+    def limits_shown(self, message: Message) -> str:
+        """Return links to the message's own limits and to those of its handler."""
+        found = limits_of_message(message.limits, message.handler, using=alias(None))
+        links = ((self.link(rendering.name(name), "sharedlimit_change", pk),) for pk, name in found)
+        return format_html_join(", ", "{}", links) or str(self.get_empty_value_display())
+
+    @admin.display(description=_("waits for"))
+    def waits_for_shown(self, message: Message) -> str:
+        """Return the limit that the message waits for; one that is dropped has no name any more."""
+        waits_for = message.waits_for if message.status == Message.Status.SCHEDULED else None
+        found = SharedLimit.objects.using(alias(None)).filter(pk=waits_for or 0).first()
+        if found is None:
+            return str(self.get_empty_value_display())
+        return self.link(rendering.name(found), "sharedlimit_change", found.pk)
+
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
         """Explain now why the message is not running, with a link to its channel."""
@@ -100,13 +127,15 @@ class MessageAdmin(BulkActionsAdmin):
         """Return a badge with the status, and whether a leased message is to be cancelled."""
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
+        if message.status == Message.Status.SCHEDULED and message.waits_for is not None:
+            return rendering.badge(_("waits for a limit"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
     def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
         """Return the actions that the state of the message allows."""
         actions: dict[str, StrOrPromise] = {}
         held = item.status == Message.Status.READY and item.held_until is not None
-        if item.status == Message.Status.SCHEDULED or held:
+        if item.status == Message.Status.SCHEDULED and item.waits_for is None or held:
             actions["retry_now"] = _("Retry now")
         if item.status == Message.Status.LEASED:
             actions["release_leases"] = _("Release the lease")

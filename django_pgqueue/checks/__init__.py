@@ -13,7 +13,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseProblem
 
-from django_pgqueue.checks import configuration, enqueued, functions, imports, server, tables, triggers
+from django_pgqueue.checks import configuration, enqueued, functions, imports, limits, server, tables, triggers
 from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.files import FOLDERS
@@ -52,7 +52,7 @@ def check_objects(
 ) -> list[CheckMessage]:
     """Check the functions, triggers and tables of a migrated database."""
     return run_database_checks(
-        app_configs, databases, [functions.check, triggers.check, tables.check], only_migrated=True
+        app_configs, databases, [functions.check, triggers.check, tables.check, limits.check], only_migrated=True
     )
 
 

@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 from django_pgqueue import schedules
 from django_pgqueue.checks import lake
 from django_pgqueue.checks.codec import check_codec
+from django_pgqueue.checks.limits import check_declarations
 from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
@@ -58,6 +59,10 @@ PROMISES: Rule = (
         and all(isinstance(key, str) and key and DURATION[1](longest) for key, longest in value.items())
     ),
 )
+NAMED: Rule = (
+    "a dict of names of limits, each with a dict of its options",
+    lambda value: isinstance(value, dict) and all(isinstance(options, dict) for options in value.values()),
+)
 ADDRESS: Rule = (
     "a web address with {trace_id}, or None",
     lambda value: (
@@ -94,6 +99,7 @@ RULES: dict[str, Rule] = {
     "SET_LOCAL": KEYS,
     "SCHEDULE_RETENTION": RETENTION,
     "LAKE": PATH,
+    "LIMITS": NAMED,
     "METRICS_TOKEN": TEXT,
     "SLA": PROMISES,
     "TRACE_URL": ADDRESS,
@@ -102,10 +108,11 @@ RULES: dict[str, Rule] = {
 
 
 def check() -> list[CheckMessage]:
-    """Return the problems of the settings, the database aliases, the time zone, the schedules and the lake."""
+    """Return the problems of the settings, the database aliases, the time zone, the schedules, the limits and the
+    lake."""
     if messages := check_settings():
         return messages
-    return [*check_databases(), *check_time_zones(), *check_schedules(), *lake.check()]
+    return [*check_databases(), *check_time_zones(), *check_schedules(), *check_declarations(), *lake.check()]
 
 
 def blocks_database() -> bool:

@@ -28,21 +28,26 @@ from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.lifecycle.sealing import seal_new
+from django_pgqueue.limits import Limit, limit_names
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call, refusal_error
 
+LIMITS = -2
+"""The place of the limits among the parameters of a message."""
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
 ONE = """
 SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
-    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, %s::boolean, %s::interval)
+    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
+    p_create_channel => %s::boolean, p_wait => %s::interval)
 """
 MANY = """
 SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
     %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
-    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[], %s::boolean,
-    %s::boolean, %s::interval)
+    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[],
+    p_limits => %s::jsonb[], p_costs => %s::integer[], p_create_channel => %s::boolean, p_partial => %s::boolean,
+    p_wait => %s::interval)
 """
 
 
@@ -60,6 +65,8 @@ def enqueue(
     max_attempts: int | None = None,
     backoff: Policy | None = None,
     dedupe_key: str | None = None,
+    limits: Iterable[str | Limit] | None = None,
+    cost: int | None = None,
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
@@ -74,6 +81,10 @@ def enqueue(
     the retry policy; default: the handler's, or else that of the settings. ``dedupe_key``: while a message of the
     channel with this key is live, its id is returned instead (outcome ``duplicate``).
 
+    ``limits``: names of shared limits, or :class:`Limit` objects, beside those of the handler; the message waits, and
+    blocks no others, while one of them is full. ``cost``: the tokens that it takes of rates, and its part of
+    ``max_cost``; default 1.
+
     ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
     default: the queue's.
 
@@ -85,6 +96,7 @@ def enqueue(
     message = NewMessage(
         handler=name, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
+        limits=limits, cost=cost,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)
@@ -155,6 +167,9 @@ def arrays(bound: list[tuple[Any, ...]]) -> list[list[Any] | None]:
         list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
     ]
     columns[1] = columns[1] or [None] * len(bound)
+    if limits := columns[LIMITS]:
+        # Lists of several lengths are no array of PostgreSQL.
+        columns[LIMITS] = [to_json(names, "limits") if names else None for names in limits]
     return columns
 
 
@@ -224,7 +239,17 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         checked_duration(message.delay, "delay"),
         *retry_policy(name, message.max_attempts, message.backoff),
         optional_text(message.dedupe_key, "dedupe_key"),
+        limits_of(message, known),
+        None if message.cost is None else checked_whole(message.cost, "cost", least=1),
     )
+
+
+def limits_of(message: NewMessage, known: handlers.Handler | None) -> list[str] | None:
+    """Return the names of the message's own limits and of those of its handler, each once; None if there are none."""
+    if message.limits is None and (known is None or not known.limits):
+        return None
+    names = (*limit_names(message.limits), *(known.limits if known else ()))
+    return [checked_text(name, "limits") for name in dict.fromkeys(names)] or None
 
 
 def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy | None = None) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Update the table of schedules from the declarations in code, when a worker starts and after migrate."""
+"""Update the tables from the declarations in code, when a worker starts and after migrate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django_pgqueue import codecs, handlers, schedules
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.maintenance.declared_limits import sync_limits
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import ClockTimestamp
 
@@ -28,6 +29,12 @@ class SyncCounts:
     added: int
     changed: int
     removed: int
+
+
+def sync_declared(using: str | None = None) -> None:
+    """Write the schedules and the shared limits that code declares to the database; see the two functions."""
+    sync_limits(using)
+    sync_schedules(using)
 
 
 def sync_schedules(using: str | None = None) -> SyncCounts:

@@ -61,7 +61,7 @@ class ScheduleCounts:
 class Scheduler:
     """Fire due schedules; any number of schedulers may run at the same time, because the database fires a tick once.
 
-    Its first run also writes the schedules that code declares to the database.
+    Its first run also writes the schedules and shared limits that code declares to the database.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Scheduler:
         A schedule that fails is logged and rests for a while. Raises the database's error if the connection is lost.
         """
         if not self._synced:
-            declared.sync_schedules(using)
+            declared.sync_declared(using)
             self._synced = True
         now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}

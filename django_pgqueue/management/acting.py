@@ -114,3 +114,13 @@ def headers(text: str) -> dict[str, Any] | None:
     if found is not None and not isinstance(found, dict):
         raise ArgumentTypeError("headers are a JSON object")
     return found
+
+
+def count_or_none(text: str) -> int | str:
+    """Return a whole number of at least 1, or "none". Raises ArgumentTypeError."""
+    return "none" if text == "none" else at_least_one(text)
+
+
+def seconds_or_none(text: str) -> Any:
+    """Return a number of seconds as a timedelta, or "none". Raises ArgumentTypeError."""
+    return "none" if text == "none" else seconds(text)

@@ -21,7 +21,9 @@ class SharedLimit(models.Model):
         null=True, blank=True, help_text=_("Messages that may be leased at the same time. Empty: no limit.")
     )
     max_cost = models.PositiveIntegerField(
-        null=True, blank=True, help_text=_("The cost of all messages that are leased at the same time. Empty: no limit.")
+        null=True,
+        blank=True,
+        help_text=_("The cost of all messages that are leased at the same time. Empty: no limit."),
     )
     release_interval = Span(
         null=True, blank=True, help_text=_("One token comes in this time; a message takes its cost. Empty: no limit.")

@@ -22,7 +22,10 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     sizes AS (DELETE FROM pgqueue_channel_size),
     departures AS (DELETE FROM pgqueue_departure),
     waiters AS (DELETE FROM pgqueue_waiter),
-    warnings AS (DELETE FROM pgqueue_queue_warning)
+    warnings AS (DELETE FROM pgqueue_queue_warning),
+    places AS (DELETE FROM pgqueue_place),
+    meters AS (DELETE FROM pgqueue_meter),
+    limited AS (DELETE FROM pgqueue_limit_handler)
 SELECT 1
 """
 EMPTY_PIPELINE = """

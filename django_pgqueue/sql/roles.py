@@ -29,7 +29,7 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
-    "queue_warning", "pruned", "activity", "backlog", "measurement",
+    "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place", "meter",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -71,7 +71,7 @@ WORKER = ClientKind(
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
         "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "prune_queues", "measure",
-        "schedule_fire", "schedule_prune",
+        "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume",
     ),
     (
         *PRODUCER.rights,
@@ -80,6 +80,7 @@ WORKER = ClientKind(
         TableRight(READ, "queue", "see that a queue is paused"),
         *(TableRight(word, "worker", "register itself") for word in (READ, "INSERT", "UPDATE", "DELETE")),
         *(TableRight(word, "schedule", "keep the schedules that code declares") for word in (READ, "INSERT", "UPDATE")),
+        *(TableRight(READ, table, "keep the limits that code declares") for table in ("limit", "limit_handler")),
     ),
 )  # fmt: skip
 READER = ClientKind(
@@ -96,6 +97,7 @@ OPERATOR = ClientKind(
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "channel_erase",
         "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
+        "limit_set", "limit_drop", "limit_pause", "limit_resume", "handler_pause", "handler_resume",
         "schedule_run", "sweep", "prune", "prune_queues", "measure", "schedule_prune", "repair",
     ),
     (

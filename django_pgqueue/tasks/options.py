@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
-from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Archive
+from django_pgqueue.signatures import BackoffFunction, refuse_async
 from django_pgqueue.tasks.compat import Task
 
 MARK = "pgqueue_options"
@@ -79,7 +79,7 @@ def options(
         name = f"{function.__module__}.{function.__qualname__}"
         handlers.handler(name, **given.policy())
         if iscoroutinefunction(function):
-            handlers.refuse_async(name, atomic=atomic, process=process)
+            refuse_async(name, atomic=atomic, process=process)
         setattr(function, MARK, given)
         return marked
 

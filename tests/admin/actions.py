@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, SharedLimit, Worker
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 
 ALLOWED = {
@@ -25,6 +25,8 @@ ALLOWED = {
     ("message", "cancel"): "cancel_message",
     ("queue", "pause"): "pause_queue",
     ("queue", "resume"): "pause_queue",
+    ("sharedlimit", "pause"): "pause_sharedlimit",
+    ("sharedlimit", "resume"): "pause_sharedlimit",
     ("worker", "pause"): "pause_worker",
     ("worker", "resume"): "pause_worker",
     ("schedule", "run_now"): "run_schedule",
@@ -40,7 +42,8 @@ CONFIRMED = {"confirmed": "yes", "reason": "x", "at": "2100-01-01T00:00", "paylo
 def everything() -> list[object]:
     """Return all rows of all models of the admin, to compare before and after."""
     models = (
-        Queue, Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule, Lake, QueueMetric, BacklogForecast,
+        Queue, Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule, SharedLimit, Lake, QueueMetric,
+        BacklogForecast,
     )  # fmt: skip
     return [list(model.objects.order_by("pk").values()) for model in models]
 

@@ -17,14 +17,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgqueue import channel_pause, channel_set, dead_letter, dequeue, enqueue, pop
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, Worker
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, SharedLimit, Worker
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
 APPS = ("pgqueue", "pgqueue_pipeline")
 OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
 MODELS = (
-    "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", *OF_PIPELINE,
+    "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", "sharedlimit", *OF_PIPELINE,
 )  # fmt: skip
 VIEW = tuple(f"view_{model}" for model in MODELS)
 
@@ -156,6 +156,7 @@ def one_of_each() -> dict[str, int]:
         "archivedmessage": ArchivedMessage.objects.get().pk,
         "deadletter": letter.pk,
         "worker": worker.pk,
+        "sharedlimit": SharedLimit.objects.create(name="stripe", max_concurrency=2, **paused).pk,
         "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
         "queuemetric": saved(make_metric()),
         "backlogforecast": saved(make_forecast()),

@@ -8,11 +8,11 @@ from typing import Any
 from django.http import HttpResponse
 from django.test import Client
 
-from django_pgqueue.models import Channel, Queue, Worker
+from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
 from tests.admin.conftest import address
 
 # These are paused in `one_of_each`, and resumed first.
-PAUSED = {"channel", "queue", "worker"}
+PAUSED = {"channel": Channel, "queue": Queue, "sharedlimit": SharedLimit, "worker": Worker}
 
 
 class Buttons(HTMLParser):
@@ -52,4 +52,4 @@ def press(client: Client, model: str, pk: int, action: str, query: str = "", **d
 def reset(model: str) -> None:
     """A pause is tried on what is not paused."""
     if model in PAUSED:
-        {"channel": Channel, "queue": Queue, "worker": Worker}[model].objects.update(paused_at=None, pause_reason="")
+        PAUSED[model].objects.update(paused_at=None, pause_reason="")

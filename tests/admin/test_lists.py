@@ -24,6 +24,7 @@ from django_pgqueue.models import (
     Message,
     Queue,
     Schedule,
+    SharedLimit,
     Worker,
 )
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
@@ -54,6 +55,7 @@ def add_rows(count: int) -> None:
         Worker(name=f"w{pk}", hostname="h", pid=1, queues=["mail"], concurrency=1, version="1") for pk in ids
     )
     Schedule.objects.bulk_create(Schedule(name=f"s{pk}", handler="h", cron="@daily") for pk in ids)
+    SharedLimit.objects.bulk_create(SharedLimit(name=f"l{pk}", max_concurrency=1) for pk in ids)
     Lake.objects.bulk_create(Lake(name=f"l{pk}", path="/lake", exported_xid=pk, rows={}) for pk in ids)
     QueueMetric.objects.bulk_create(make_metric(bucket_at=now, queue=f"q{pk}") for pk in ids)
     BacklogForecast.objects.bulk_create(make_forecast(channel=f"c{pk}") for pk in ids)

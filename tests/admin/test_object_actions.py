@@ -173,7 +173,7 @@ def test_a_limit_is_still_edited(admin_client: Client) -> None:
 
 def test_the_pages_are_free_of_inline_code(admin_client: Client, one_of_each: dict[str, int]) -> None:
     channel_pause(channel="default", reason="x")
-    for model in ("channel", "queue", "message", "leased", "deadletter", "schedule", "worker"):
+    for model in ("channel", "queue", "message", "leased", "deadletter", "schedule", "sharedlimit", "worker"):
         page = admin_client.get(address("message" if model == "leased" else model, one_of_each[model]))
         assert Page(page.content.decode()).inline_code() == [], model
     assert DeadLetter.objects.get().redriven_at is None

@@ -7,8 +7,8 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone
 
-from django_pgqueue import channel_set, dequeue, enqueue
-from django_pgqueue.models import Channel, Queue, Worker
+from django_pgqueue import channel_set, dequeue, enqueue, limit_set
+from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
 from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +51,26 @@ def test_a_worker_is_paused_and_resumed() -> None:
     assert Worker.objects.get().paused_at is None
 
 
+def test_a_handler_is_paused_and_resumed() -> None:
+    enqueue("h")
+    other = enqueue("other")
+    assert run("--handler", "h", "--reason", "down", "--dry-run") == "handler h would be paused."
+    assert run("--handler", "h", "--reason", "down", "--for", 60) == "handler h is paused."
+    assert SharedLimit.objects.get().pause_reason == "down"
+    assert [delivery.id for delivery in dequeue(limit=5)] == [other.id]
+    assert run("--handler", "h", "--resume") == "handler h is resumed."
+    assert len(dequeue(limit=5)) == 1
+
+
+def test_a_limit_is_paused_and_resumed() -> None:
+    limit_set("stripe")
+    enqueue("h", limits=["stripe"])
+    assert run("--limit", "stripe", "--reason", "down") == "limit stripe is paused."
+    assert dequeue() == []
+    assert run("--limit", "stripe", "--resume") == "limit stripe is resumed."
+    assert len(dequeue()) == 1
+
+
 def test_a_dry_run_changes_nothing() -> None:
     answer = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
     assert json.loads(run("--channel", "default", "--dry-run", "--format", "json")) == answer
@@ -59,7 +79,9 @@ def test_a_dry_run_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-@pytest.mark.parametrize("what", [["--queue", "emials"], ["--channel", "nobody"], ["--worker", "nobody"]])
+@pytest.mark.parametrize(
+    "what", [["--queue", "emials"], ["--channel", "nobody"], ["--worker", "nobody"], ["--limit", "nobody"]]
+)
 def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
     with pytest.raises(CommandError, match=what[1]):
         run(*what, *dry)
@@ -70,7 +92,9 @@ def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
     [
         ([], "Name what to pause or resume"),
         (["--worker", "w", "--queue", "q"], "cannot be combined with"),
-        (["--worker", "w", "--for", "5"], "for queues and channels"),
+        (["--handler", "h", "--limit", "q"], "cannot be combined with"),
+        (["--limit", "q", "--channel", "c"], "cannot be combined with"),
+        (["--worker", "w", "--for", "5"], "not for workers"),
         (["--queue", "default", "--resume", "--reason", "x"], "cannot be combined with"),
         (["--queue", "default", "--for", "0"], "not between"),
     ],

@@ -33,6 +33,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "queuehealth": [],
     "queueimport": ["procrastinate"],
     "queuemessages": ["cancel", "1"],
+    "queuelimit": ["set", "stripe", "--max-cost", "5"],
     "queuepause": ["--queue", "default"],
     "queuepayloadindex": ["message"],
     "queueschedule": ["remove", "nightly"],

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 from django.test import override_settings
 
-from django_pgqueue import channel_set, handlers, schedules
+from django_pgqueue import channel_set, handlers, limits, schedules
 from tests.support.markdown import DOCS, Block, blocks, is_followed, name
 
 # Blocks for Spark are run by tests/spark/test_datasource_docs.py.
@@ -29,12 +29,15 @@ def runs(block: Block) -> bool:
 
 @pytest.fixture(autouse=True)
 def _as_the_pages_expect(db: None) -> Iterator[None]:
-    """The default channel, a backend for tasks; handlers and schedules that a page registers are forgotten."""
+    """The default channel, a backend for tasks; handlers, schedules and limits that a page registers are
+    forgotten."""
     channel_set(channel="default")
-    before, declared = dict(handlers._registry), list(schedules._declared)
+    before, declared, declared_limits = dict(handlers._registry), list(schedules._declared), dict(limits._declared)
     with override_settings(TASKS={"default": {"BACKEND": "django_pgqueue.tasks.PgQueueBackend"}}):
         yield
     schedules._declared[:] = declared
+    limits._declared.clear()
+    limits._declared.update(declared_limits)
     handlers._registry.clear()
     handlers._registry.update(before)
 

@@ -1,152 +1,131 @@
-"""Enqueue with a dedupe key, and into a channel that is full."""
+"""What a new message has of shared limits and of cost, however it is enqueued from Python."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError
+from asgiref.sync import async_to_sync
 
-from django_pgqueue import (
-    channel_set,
-    complete,
-    dead_letter,
-    dequeue,
-    enqueue,
-    retry,
-)
-from django_pgqueue.exceptions import ChannelFull
-from django_pgqueue.models import Channel, Message
-from tests.support.moments import pass_time
-from tests.support.refusals import refused, rolled_back
-from tests.support.sql import sql
+from django_pgqueue import Delivery, Limit, NewMessage, aenqueue, dequeue, enqueue, enqueue_many, handler, limit_set
+from django_pgqueue import limits as declarations
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.models import Message, SharedLimit
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_live_duplicate_gives_the_id_that_is_there_and_says_so():
-    first = enqueue("h", {"n": 1}, dedupe_key="invoice 7")
-    again = enqueue("h", {"n": 2}, dedupe_key="invoice 7")
-    assert (again.id, again.outcome, again.created) == (first.id, "duplicate", False)
-    assert [delivery.payload for delivery in dequeue(limit=10)] == [{"n": 1}]
+@pytest.fixture(autouse=True)
+def _limits(handlers_restored: None) -> Iterator[None]:
+    before = dict(declarations._declared)
+    for name in ("stripe", "openai"):
+        limit_set(name, max_concurrency=1)
+    yield
+    declarations._declared.clear()
+    declarations._declared.update(before)
 
 
-def test_a_key_is_taken_while_its_message_is_scheduled_leased_or_retried():
-    sent = enqueue("h", dedupe_key="k", delay=timedelta(hours=1))
-    assert enqueue("h", dedupe_key="k").id == sent.id
-    pass_time(hours=1)
-    [delivery] = dequeue()
-    assert enqueue("h", dedupe_key="k").id == sent.id
-    retry(delivery, errors=[{}])
-    assert enqueue("h", dedupe_key="k").id == sent.id
+def limits_of(message: int | None) -> list[str]:
+    ids = Message.objects.get(pk=message).limits or []
+    names = dict(SharedLimit.objects.values_list("pk", "name"))
+    return sorted(names[id_] for id_ in ids)
 
 
-@pytest.mark.parametrize("settle", [complete, lambda delivery: dead_letter(delivery, reason="refused")])
-def test_a_key_is_free_again_when_its_message_is_settled(settle):
-    first = enqueue("h", dedupe_key="k")
-    settle(*dequeue())
-    again = enqueue("h", dedupe_key="k")
-    assert again.created
-    assert again.id != first.id
+def test_a_message_has_the_limits_and_the_cost_that_are_given():
+    new = enqueue("h", limits=["stripe", "openai", "stripe"], cost=1200)
+    assert limits_of(new.id) == ["openai", "stripe"]
+    assert Message.objects.get().cost == 1200
 
 
-def test_a_key_belongs_to_its_channel_and_none_is_no_key():
-    channel_set(channel="other")
-    sent = [enqueue("h", dedupe_key="k"), enqueue("h", channel="other", dedupe_key="k"), enqueue("h"), enqueue("h")]
-    assert all(answer.created for answer in sent)
+def test_without_limits_and_cost_a_message_has_none():
+    for given in ({}, {"limits": []}, {"limits": None, "cost": None}):
+        new = enqueue("h", **given)
+        row = Message.objects.get(pk=new.id)
+        assert (row.limits, row.cost, row.waits_for) == (None, None, None)
 
 
-def test_a_plain_insert_of_a_duplicate_is_an_error():
-    enqueue("h", dedupe_key="k")
-    with refused(IntegrityError, "pgqueue_message_dedupe"):
-        Message.objects.create(channel=Channel.objects.get(), handler="h", dedupe_key="k")
+def test_a_declared_limit_may_stand_for_its_name():
+    stripe = Limit("stripe", max_concurrency=1)
+    assert limits_of(enqueue("h", limits=[stripe, "openai"]).id) == ["openai", "stripe"]
 
 
-def test_a_full_channel_refuses_with_an_error():
-    channel_set(channel="default", max_size=2)
-    enqueue("h")
-    enqueue("h")
-    with refused(ChannelFull, "2 of 2") as raised:
-        enqueue("h")
-    assert "max_size" in raised.value.hint
-    assert Message.objects.count() == 2
+def test_async_callers_and_the_handler_give_them_too():
+    @handler("charge", limits=["stripe"])
+    def charge(delivery: Delivery) -> None: ...
+
+    async def both() -> list[int | None]:
+        return [(await aenqueue("h", limits=["openai"], cost=3)).id, (await charge.aenqueue(limits=["openai"])).id]
+
+    first, second = async_to_sync(both)()
+    assert limits_of(first) == ["openai"]
+    assert Message.objects.get(pk=first).cost == 3
+    assert limits_of(second) == ["openai", "stripe"]
 
 
-def test_a_full_channel_that_drops_says_so():
-    channel_set(channel="default", max_size=1, full_policy="drop")
-    assert enqueue("h").created
-    answer = enqueue("h")
-    assert (answer.id, answer.outcome, answer.created) == (None, "dropped", False)
-    assert Message.objects.count() == 1
+def test_the_limits_of_the_handler_are_joined_with_those_of_the_message():
+    @handler("charge", limits=["stripe"])
+    def charge(delivery: Delivery) -> None: ...
+
+    assert limits_of(charge.enqueue().id) == ["stripe"]
+    assert limits_of(enqueue("charge", limits=["stripe", "openai"]).id) == ["openai", "stripe"]
+    assert limits_of(enqueue("h").id) == []
 
 
-@pytest.mark.parametrize("policy", ["error", "drop"])
-def test_a_plain_insert_into_a_full_channel_raises_whatever_the_policy(policy: str):
-    channel_set(channel="default", max_size=1, full_policy=policy)
-    channel = Channel.objects.get()
-    Message.objects.create(channel=channel, handler="h")
-    with refused(DatabaseError, "full") as raised:
-        Message.objects.bulk_create([Message(channel=channel, handler="h")])
-    assert raised.value.__cause__.sqlstate == ChannelFull.sqlstate
-    assert Message.objects.count() == 1
+def test_each_message_of_many_has_its_own():
+    answers = enqueue_many(
+        [
+            NewMessage(handler="h", limits=["stripe", "openai"], cost=2),
+            NewMessage(handler="h"),
+            NewMessage(handler="h", limits=["stripe"]),
+        ]
+    )
+    assert [limits_of(answer.id) for answer in answers] == [["openai", "stripe"], [], ["stripe"]]
+    assert [Message.objects.get(pk=answer.id).cost for answer in answers] == [2, None, None]
+    assert [delivery.id for delivery in dequeue(limit=10)] in (
+        [answers[0].id, answers[1].id],
+        [answers[1].id, answers[0].id],
+        [answers[1].id, answers[2].id],
+        [answers[2].id, answers[1].id],
+    )
 
 
-def test_scheduled_and_leased_messages_take_room_and_settled_ones_give_it_back():
-    channel_set(channel="default", max_size=2)
-    enqueue("h", delay=timedelta(hours=1))
-    enqueue("h")
-    [delivery] = dequeue()
-    with refused(ChannelFull):
-        enqueue("h")
-    retry(delivery, errors=[{}], delays=[timedelta(0)])
-    with refused(ChannelFull):
-        enqueue("h")
-    [delivery] = dequeue()
-    complete(delivery)
-    assert enqueue("h").created
-    with refused(ChannelFull):
-        enqueue("h")
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"cost": "5"}, "cost is not an integer but str"),
+        ({"cost": 1.5}, "cost is not an integer but float"),
+        ({"cost": True}, "cost is not an integer but bool"),
+        ({"cost": 0}, "cost is 0"),
+        ({"cost": 2**31}, "cost is 2147483648"),
+        ({"limits": "stripe"}, "limits are not a list but str"),
+        ({"limits": 5}, "limits are not a list but int"),
+        ({"limits": [5]}, "the name of a limit is not a str but int"),
+        ({"limits": [""]}, "is no name of a limit"),
+        ({"limits": ["a\0b"]}, "is no name of a limit"),
+        ({"limits": ["\ud800"]}, "surrogate"),
+        ({"limits": ["paypal"]}, "there is no limit"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_nothing_is_written(given: dict[str, Any], text: str):
+    with refused(InvalidMessage, text):
+        enqueue("h", **given)
+    with refused(InvalidMessage, f"message 2 of 2: .*{text}"):
+        enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", **given)])
+    assert not Message.objects.exists()
+    answer = enqueue("h", on_refused="return", **given)
+    assert answer.outcome == "invalid"
 
 
-def test_what_a_rollback_took_back_takes_no_room():
-    channel_set(channel="default", max_size=1)
-    with rolled_back():
-        enqueue("h")
-    assert enqueue("h").created
+@pytest.mark.parametrize("wrong", ["stripe", [5], [""], 5])
+def test_a_handler_with_wrong_limits_is_refused(wrong: Any):
+    with pytest.raises(ValueError, match="limits of the handler 'charge'"):
+        handler("charge", limits=wrong)
 
 
-def test_a_size_limit_can_be_set_raised_lowered_and_lifted_while_messages_are_there():
-    for _ in range(3):
-        enqueue("h")
-    channel_set(channel="default", max_size=3)
-    with refused(ChannelFull):
-        enqueue("h")
-    channel_set(channel="default", max_size=4)
-    enqueue("h")
-    channel_set(channel="default", max_size=2)
-    complete(dequeue(limit=2))
-    with refused(ChannelFull, "2 of 2"):
-        enqueue("h")
-    channel_set(channel="default", max_size=None)
-    for _ in range(5):
-        enqueue("h")
-    channel_set(channel="default", max_size=8)
-    assert enqueue("h").created
-    with refused(ChannelFull, "8 of 8"):
-        enqueue("h")
-
-
-def test_a_duplicate_is_found_on_a_full_channel_too():
-    for policy in ("error", "drop"):
-        channel_set(channel="default", max_size=1, full_policy=policy)
-        first = enqueue("h", dedupe_key="k")
-        assert enqueue("h", dedupe_key="k").id == first.id
-    assert enqueue("h", dedupe_key="another").outcome == "dropped"
-
-
-def test_functions_that_pin_their_plans_are_not_compiled():
-    """A scan that is switched off costs so much on paper that PostgreSQL compiles it: half a second for an enqueue."""
-    compiled = sql("""
-        SELECT proname FROM pg_proc
-        WHERE proname LIKE 'pgqueue%' AND 'enable_seqscan=off' = ANY (proconfig) AND 'jit=off' <> ALL (proconfig)""")
-    assert compiled == []
+def test_many_messages_that_wait_cost_no_attempt():
+    ids = [enqueue("h", limits=["stripe"]).id for _ in range(20)]
+    [first] = dequeue(limit=20)
+    assert first.id == ids[0]
+    assert set(Message.objects.exclude(pk=first.id).values_list("attempts", flat=True)) == {0}

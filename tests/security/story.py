@@ -46,6 +46,7 @@ class Story:
         yield self.call("*", "queue_pause('default', 'why')")
         yield self.call("*", "queue_resume('default')")
         yield self.call("*", "queue_set('default', '{\"archive\": \"full\"}')")
+        yield from self.limit()
         self.session.execute("UPDATE public.pgqueue_channel SET weight = 2")
         self.session.execute(PLAIN)
         yield self.call("outcome", "enqueue('one', p_dedupe_key => 'k', p_create_channel => true, p_channel => 'new')")
@@ -64,6 +65,16 @@ class Story:
         yield self.call("*", "next_due('{default}')")
         yield self.call("*", "is_contended('{default}')")
         self.call("*", "wait('me', '{default}', '1 second')")
+
+    def limit(self) -> Iterator[Any]:
+        settings = '{"max_concurrency": 2, "release_interval": "1 hour", "handlers": ["nobody"]}'
+        yield self.call("outcome", "limit_set('stripe', %s)", settings)
+        yield self.call("outcome", "limit_set('stripe', '{\"max_cost\": 5, \"handlers\": []}')")
+        yield self.call("*", "limit_pause('stripe', 'why')")
+        yield self.call("*", "limit_resume('stripe')")
+        yield self.call("*", "limit_drop('stripe')")
+        yield self.call("*", "handler_pause('nobody', 'why')")
+        yield self.call("*", "handler_resume('nobody')")
 
     def settle(self) -> Iterator[Any]:
         ids, tokens = self.leased()

@@ -56,6 +56,12 @@ VERBS = """
     channel_resume      .        .       x         .       .
     channel_release     .        .       x         .       .
     channel_erase       .        .       x         .       .
+    limit_set           .        x       x         .       .
+    limit_drop          .        .       x         .       .
+    limit_pause         .        x       x         .       .
+    limit_resume        .        x       x         .       .
+    handler_pause       .        .       x         .       .
+    handler_resume      .        .       x         .       .
     queue_pause         .        .       x         .       .
     queue_resume        .        .       x         .       .
     queue_purge         .        .       x         .       .
@@ -87,6 +93,10 @@ TABLES = """
     queue               .          S       SIu       S       S
     worker              .          SIUD    Su        S       S
     schedule            .          SIU     SIuD      S       S
+    limit               .          S       S         S       S
+    limit_handler       .          S       S         S       S
+    place               .          .       S         S       S
+    meter               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S
     dead_letter         .          .       S         S       S

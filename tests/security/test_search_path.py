@@ -26,10 +26,11 @@ TRIGGERS = {
     "pgqueue_schedule_changed",
     "pgqueue_dead_letter_added",
     "pgqueue_queue_changed",
+    "pgqueue_limit_changed",
 }
-# One names nothing that could belong to another role. The other runs inside functions whose path is fixed: no role may
-# insert a dead letter by itself.
-OUT_OF_REACH = {"pgqueue_schedule_changed", "pgqueue_dead_letter_added"}
+# One names nothing that could belong to another role. The others run inside functions whose path is fixed: no role may
+# insert a dead letter or update a shared limit by itself.
+OUT_OF_REACH = {"pgqueue_schedule_changed", "pgqueue_dead_letter_added", "pgqueue_limit_changed"}
 HERE = Path(__file__).parent
 EVIL = (HERE / "evil.sql").read_text()
 SHADOWS = (HERE / "shadows.sql").read_text()

@@ -9,7 +9,13 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.purge import purge
-from django_pgqueue.management.acting import ActingCommand, at_least_one, errors_as_command_errors, seconds
+from django_pgqueue.management.acting import (
+    ActingCommand,
+    at_least_one,
+    count_or_none,
+    errors_as_command_errors,
+    seconds_or_none,
+)
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.outcomes import Archive
@@ -23,16 +29,6 @@ RATE = ("release_interval", "release_burst")
 # The word that lifts a limit.
 LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
 BATCH_MESSAGES = 10_000
-
-
-def count_or_none(text: str) -> int | str:
-    """Return a whole number of at least 1, or "none". Raises ArgumentTypeError."""
-    return "none" if text == "none" else at_least_one(text)
-
-
-def seconds_or_none(text: str) -> Any:
-    """Return a number of seconds as a timedelta, or "none". Raises ArgumentTypeError."""
-    return "none" if text == "none" else seconds(text)
 
 
 def rate_of(given: dict[str, Any]) -> tuple[Any, int]:

@@ -8,20 +8,31 @@ from django.db.models.functions import Coalesce
 
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_resume import channel_resume
+from django_pgqueue.lifecycle.handler_pause import handler_pause
+from django_pgqueue.lifecycle.handler_resume import handler_resume
+from django_pgqueue.lifecycle.limit_pause import limit_pause
+from django_pgqueue.lifecycle.limit_resume import limit_resume
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_resume import queue_resume
 from django_pgqueue.management.acting import ActingCommand, clock, errors_as_command_errors, has_queue, seconds
 from django_pgqueue.management.database import queue_database
-from django_pgqueue.models import Channel, Worker
+from django_pgqueue.models import Channel, SharedLimit, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+
+WHAT = ("queue", "channel", "handler", "limit", "worker")
 
 
 class Command(ActingCommand):
-    help = "Pauses a queue, a channel or a worker, or resumes it. Enqueue goes on, and leased messages can be settled."
+    help = (
+        "Pauses a queue, a channel, a handler, a shared limit or a worker, or resumes it. Enqueue goes on, and leased "
+        "messages can be settled."
+    )
 
     def add_own(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", metavar="NAME", help="the whole queue; with --channel, the queue of the channel")
         parser.add_argument("--channel", metavar="NAME", help="a channel (of the queue default, without --queue)")
+        parser.add_argument("--handler", metavar="NAME", help="a handler: its messages of all channels")
+        parser.add_argument("--limit", metavar="NAME", help="a shared limit: all messages that have it")
         parser.add_argument("--worker", metavar="NAME", help="a worker")
         parser.add_argument("--reason", default="", help="shown in the admin, by queueexplain and by queuedoctor")
         parser.add_argument(
@@ -39,7 +50,7 @@ class Command(ActingCommand):
         if given["resume"] and (given["reason"] or given["seconds"]):
             raise CommandError("--resume cannot be combined with --reason or --for.")
         if given["worker"] and given["seconds"]:
-            raise CommandError("--for is for queues and channels: resume a worker with --resume.")
+            raise CommandError("--for is not for workers: resume a worker with --resume.")
         facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
         with errors_as_command_errors(using):
             if dry_run:
@@ -52,32 +63,40 @@ class Command(ActingCommand):
 
 def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
     """Return the names that the options give, and the same as text. Raises CommandError."""
-    queue, channel, worker = given["queue"], given["channel"], given["worker"]
-    if worker is not None and (queue is not None or channel is not None):
-        raise CommandError("--worker cannot be combined with --queue or --channel.")
-    if worker is not None:
-        return {"worker": worker}, f"worker {worker}"
+    queue, channel = given["queue"], given["channel"]
+    for what in ("worker", "handler", "limit"):
+        if given[what] is None:
+            continue
+        if any(given[other] is not None for other in WHAT if other != what):
+            raise CommandError(f"--{what} cannot be combined with another of --{', --'.join(WHAT)}.")
+        return {what: given[what]}, f"{what} {given[what]}"
     if channel is not None:
         return {"queue": queue or "default", "channel": channel}, f"channel {queue or 'default'}/{channel}"
     if queue is not None:
         return {"queue": queue}, f"queue {queue}"
-    raise CommandError("Name what to pause or resume: --queue, --channel or --worker.")
+    raise CommandError(f"Name what to pause or resume: --{', --'.join(WHAT)}.")
 
 
 def require_existing(what: dict[str, str], using: str) -> None:
-    """Raise CommandError if the worker, channel or queue does not exist."""
+    """Raise CommandError if the worker, limit, channel or queue does not exist. Handlers may be those of other
+    projects."""
+    if "handler" in what:
+        return
     if "worker" in what:
         there = Worker.objects.using(using).filter(name=what["worker"]).exists()
+    elif "limit" in what:
+        there = SharedLimit.objects.using(using).filter(name=what["limit"]).exists()
     elif "channel" in what:
         there = Channel.objects.using(using).filter(queue=what["queue"], name=what["channel"]).exists()
     else:
         there = has_queue(what["queue"], using)
     if not there:
-        raise CommandError(f"There is no such {'worker' if 'worker' in what else 'channel or queue'}: {what}.")
+        kind = next((kind for kind in ("worker", "limit") if kind in what), "channel or queue")
+        raise CommandError(f"There is no such {kind}: {what}.")
 
 
 def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
-    """Pause or resume the worker, channel or queue."""
+    """Pause or resume the worker, handler, limit, channel or queue."""
     reason, length = given["reason"], given["seconds"]
     until = clock(using) + length if isinstance(length, timedelta) else None
     match what:
@@ -88,6 +107,16 @@ def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
                 row.update(paused_at=None, pause_reason="")
             else:
                 row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
+        case {"handler": name}:
+            if given["resume"]:
+                handler_resume(name, using=using)
+            else:
+                handler_pause(name, reason=reason, until=until, using=using)
+        case {"limit": name}:
+            if given["resume"]:
+                limit_resume(name, using=using)
+            else:
+                limit_pause(name, reason=reason, until=until, using=using)
         case {"channel": name, "queue": queue}:
             if given["resume"]:
                 channel_resume(channel=name, queue=queue, using=using)

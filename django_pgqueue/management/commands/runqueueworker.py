@@ -204,7 +204,7 @@ def orders(options: WorkerOptions, verbosity: int) -> Orders:
             "--processes 0."
         )
     database = database_identity(connections[options.using].settings_dict)
-    sync = f"{declared.sync_schedules.__module__}.{declared.sync_schedules.__name__}"
+    sync = f"{declared.sync_declared.__module__}.{declared.sync_declared.__name__}"
     return Orders(options, verbosity, database, list(sys.path), os.environ.get("PYTHONPATH"), sync)
 
 

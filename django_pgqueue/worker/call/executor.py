@@ -14,8 +14,8 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
-from django_pgqueue.handlers import BackoffFunction
 from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
+from django_pgqueue.signatures import BackoffFunction
 from django_pgqueue.worker.call.failure import describe_error
 
 COMPLETED = Complete()
