@@ -135,7 +135,7 @@ class MessageAdmin(BulkActionsAdmin):
         """Return the actions that the state of the message allows."""
         actions: dict[str, StrOrPromise] = {}
         held = item.status == Message.Status.READY and item.held_until is not None
-        if item.status == Message.Status.SCHEDULED and item.waits_for is None or held:
+        if (item.status == Message.Status.SCHEDULED and item.waits_for is None) or held:
             actions["retry_now"] = _("Retry now")
         if item.status == Message.Status.LEASED:
             actions["release_leases"] = _("Release the lease")

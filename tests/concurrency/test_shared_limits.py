@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
-from psycopg.types.json import Jsonb
 
 from tests.support.sessions import Session, one
-from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
-
-
-def limit_set(session: Session, name: str, **settings: Any) -> int:
-    return one(session, "SELECT id FROM pgqueue_limit_set(%s, %s)", name, Jsonb(settings))
-
-
-def send(session: Session, channel: str, count: int = 1, limits: list[str] | None = None, **arguments: Any) -> list[int]:
-    return [enqueue(session, channel, limits=limits or ["stripe"], **arguments) for _ in range(count)]
+from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, retry, send, settle, tick
 
 
 @pytest.fixture
@@ -57,7 +47,8 @@ def test_each_end_of_a_lease_frees_its_place(session: Session, channels: list[st
     limit_set(session, "stripe", max_concurrency=1)
     ids = send(session, "a", 2)
     [lease] = dequeue(session)
-    assert lease.id == ids[0] and not dequeue(session)
+    assert lease.id == ids[0]
+    assert not dequeue(session)
 
     if verb == "retry":
         retry(session, [lease], delay="1 hour")
@@ -190,7 +181,7 @@ def test_a_handler_brings_its_limit_to_every_message(session: Session, channels:
     assert not dequeue(session, 10)
 
 
-def test_a_paused_handler_is_in_nobodys_way(session: Session, channels: list[str]) -> None:
+def test_a_paused_handler_blocks_no_other(session: Session, channels: list[str]) -> None:
     for _ in range(30):
         enqueue(session, "a")
     session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
@@ -270,34 +261,19 @@ def test_a_bulk_enqueue_has_limits_for_each_message(session: Session, channels: 
     assert sum(len(dequeue(session, 10)) for _ in range(5)) == 2
 
 
-def reasons(session: Session, message: int) -> dict[str, str]:
-    rows = session.execute("SELECT code, sentence FROM pgqueue_explain_message(%s)", [message])
-    return dict(rows.fetchall())
-
-
-def test_explain_says_which_limit_is_full_and_how_many_wait_before(session: Session, channels: list[str]) -> None:
+def test_an_ordered_channel_waits_behind_a_message_whose_limit_is_full(session: Session, channels: list[str]) -> None:
     limit_set(session, "stripe", max_concurrency=1)
-    ids = send(session, "a", 3)
-    assert len(dequeue(session)) == 1
+    make_channel(session, "strict", ordered=True)
+    send(session, "a")
+    [blocker] = dequeue(session)
+    [first] = send(session, "strict")
+    second = enqueue(session, "strict")
 
-    found = reasons(session, ids[2])
-
-    assert found["shared_limit_full"] == "The shared limit stripe has no room: 1 of 1 places are taken."
-    assert found["waits_for_limit"] == (
-        "It waits for the shared limit stripe. Messages of its channel before it there: 1."
-    )
-
-
-def test_explain_says_until_when_a_rate_has_no_token(session: Session, channels: list[str]) -> None:
-    limit_set(session, "stripe", release_interval="1 hour")
-    ids = send(session, "a", 2)
-    assert len(dequeue(session)) == 1
-
-    assert reasons(session, ids[1])["shared_limit_rate"].startswith("The shared limit stripe has no token for it before ")
-
-
-def test_explain_says_why_a_handler_is_paused(session: Session, channels: list[str]) -> None:
-    [message] = [enqueue(session, "a")]
-    session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
-
-    assert reasons(session, message)["shared_limit_paused"].endswith(". Reason: Stripe is down")
+    assert not dequeue(session, 10)
+    assert not dequeue(session, 10)
+    settle(session, [blocker])
+    session.execute("SELECT pg_sleep(1.05)")
+    [lease] = dequeue(session, 10)
+    assert lease.id == first
+    settle(session, [lease])
+    assert [lease.id for lease in dequeue(session, 10)] == [second]

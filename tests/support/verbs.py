@@ -100,3 +100,15 @@ def drain(session: Session, limit: int = 10, *, queue: str = "default") -> list[
         settle(session, leases)
         taken += leases
     return taken
+
+
+def limit_set(session: Session, name: str, **settings: Any) -> int:
+    """Make or change a shared limit. Returns its id."""
+    return one(session, "SELECT id FROM pgqueue_limit_set(%s, %s)", name, Jsonb(settings))
+
+
+def send(
+    session: Session, channel: str, count: int = 1, limits: Iterable[str] = ("stripe",), **arguments: Any
+) -> list[int]:
+    """Enqueue so many messages that have these shared limits. Returns their ids."""
+    return [enqueue(session, channel, limits=list(limits), **arguments) for _ in range(count)]

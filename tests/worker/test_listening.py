@@ -213,7 +213,7 @@ def test_a_place_that_one_worker_frees_is_used_by_another_one(start: Start) -> N
     stopping = threading.Thread(target=first.stop)
     stopping.start()
     sql("INSERT INTO scripted_mark (name) VALUES ('end')")
-    stopping.join(PATIENCE)
+    stopping.join(PATIENCE_SECONDS)
 
     eventually(lambda: sorted(effects()) == [(running, 1), (waiting, 1)], seconds=60)
 
