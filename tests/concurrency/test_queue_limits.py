@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.test_limits import audit, gaps  # noqa: F401  (a fixture)
+from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, column, one, together
 from tests.support.verbs import (

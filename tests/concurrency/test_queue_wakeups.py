@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.test_limits import audit, gaps  # noqa: F401  (a fixture)
+from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
 from tests.concurrency.test_queue_limits import CHANNELS, Crew
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, one

@@ -12,6 +12,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_held bigint[];
+    v_channels bigint[];
 BEGIN
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
@@ -34,11 +35,12 @@ BEGIN
                 held_until = CASE WHEN c.ordered THEN p_now + interval '1 second' END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.ordered
+            RETURNING m.id, c.id AS channel_id, c.ordered
         )
-        SELECT array_agg(a.id) INTO v_held FROM aside AS a WHERE a.ordered;
+        SELECT array_agg(a.id), array_agg(a.channel_id) INTO v_held, v_channels FROM aside AS a WHERE a.ordered;
         IF v_held IS NOT NULL THEN
             PERFORM pgqueue_announce(v_held);
+            PERFORM pgqueue_record_departures(v_channels, false);
         END IF;
     END IF;
 END;
