@@ -1,5 +1,5 @@
 -- Deletes a shared limit. Messages that wait for it are promoted by the next tick or dequeue, and run without it.
--- Caller: SQL clients.
+-- Caller: lifecycle.limit_drop.
 -- Returns dropped, or not_found.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_drop(p_name text)

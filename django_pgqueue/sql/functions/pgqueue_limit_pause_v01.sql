@@ -1,5 +1,5 @@
 -- Pauses a shared limit: no message that has it is leased any more. Those that are leased go on.
--- Caller: pgqueue_handler_pause.
+-- Caller: pgqueue_handler_pause; lifecycle.limit_pause.
 -- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_limit_resume.
 -- Returns paused; or the refusal PGQ03 (there is no such limit) or PGQ07 (p_until).
 -- Locks: the limit's own row.

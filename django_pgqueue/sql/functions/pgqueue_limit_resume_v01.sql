@@ -1,5 +1,5 @@
 -- Ends the pause of a shared limit.
--- Caller: pgqueue_handler_resume, pgqueue_resume_due.
+-- Caller: pgqueue_handler_resume, pgqueue_resume_due; lifecycle.limit_resume.
 -- Returns resumed; or the refusal PGQ07, there is no such limit.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_resume(p_name text, OUT outcome text, OUT refusal jsonb)

@@ -1,5 +1,5 @@
 -- Creates a shared limit, or changes the settings that p_settings names. Messages of any channel and queue may have it.
--- Caller: pgqueue_handler_pause.
+-- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
 -- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
