@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.admin.base import MAX_BIGINT
 from django_pgqueue.admin.filters import ChannelNameFilter
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Message, SharedLimit
+from django_pgqueue.models import SharedLimit
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -37,8 +37,7 @@ class WaitingFilter(ChannelNameFilter):
         if not self.value():
             return queryset
         chosen = self.limit_id()
-        waiting = queryset.filter(status=Message.Status.SCHEDULED, waits_for=chosen)
-        return waiting if chosen is not None else queryset.none()
+        return queryset.none() if chosen is None else queryset.filter(waits_for=chosen)
 
 
 class PausedFilter(admin.SimpleListFilter):

@@ -19,7 +19,7 @@ SELECT l.id, o.places, o.cost,
             / extract(epoch FROM l.release_interval), l.release_burst))
     END,
     (SELECT count(*) FROM (
-        SELECT FROM pgqueue_message AS m WHERE m.status = 3 AND m.waits_for = l.id LIMIT %(most)s) AS w)
+        SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT %(most)s) AS w)
 FROM pgqueue_limit AS l
 LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.id
 CROSS JOIN (SELECT clock_timestamp() AS now) AS n

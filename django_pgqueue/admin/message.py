@@ -110,8 +110,7 @@ class MessageAdmin(BulkActionsAdmin):
     @admin.display(description=_("waits for"))
     def waits_for_shown(self, message: Message) -> str:
         """Return the limit that the message waits for; one that is dropped has no name any more."""
-        waits_for = message.waits_for if message.status == Message.Status.SCHEDULED else None
-        found = SharedLimit.objects.using(alias(None)).filter(pk=waits_for or 0).first()
+        found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
             return str(self.get_empty_value_display())
         return self.link(rendering.name(found), "sharedlimit_change", found.pk)
@@ -127,7 +126,7 @@ class MessageAdmin(BulkActionsAdmin):
         """Return a badge with the status, and whether a leased message is to be cancelled."""
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
-        if message.status == Message.Status.SCHEDULED and message.waits_for is not None:
+        if message.waits_for is not None:
             return rendering.badge(_("waits for a limit"), "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
