@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
 from tests.concurrency.test_queue_limits import CHANNELS, Crew
+from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, one
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, retry, set_queue, settle

@@ -245,7 +245,7 @@ def test_an_unknown_limit_is_refused_and_nothing_is_written(session: Session, ch
 
     assert (outcome, refusal) == (
         "invalid",
-        "invalid message: there is no limit paypal: make it with pgqueue_limit_set",
+        "invalid message: there is no limit paypal: make it first (limit_set)",
     )
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 

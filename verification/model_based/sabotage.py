@@ -48,9 +48,9 @@ BROUGHT_BACK = (
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
-        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    -- The loop",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF v_limits",
         "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n"
-        "    END IF;\n    -- The loop",
+        "    END IF;\n    IF v_limits",
     ),
     Defect(
         "a missing channel is raised", "enqueue",

@@ -1,7 +1,7 @@
 -- Pauses a shared limit: no message that has it is leased any more. Those that are leased go on.
 -- Caller: pgqueue_handler_pause; lifecycle.limit_pause.
 -- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_limit_resume.
--- Returns paused; or the refusal PGQ03 (there is no such limit) or PGQ07 (p_until).
+-- Returns paused; or the refusal PGQ07: there is no such limit, or p_until has passed.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_pause(
     p_name text,
@@ -23,7 +23,7 @@ BEGIN
         WHERE l.name = p_name;
         IF NOT FOUND THEN
             refusal := pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),
-                'Make it with pgqueue_limit_set.');
+                'Make it with pgqueue_limit_set().');
         END IF;
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'paused');

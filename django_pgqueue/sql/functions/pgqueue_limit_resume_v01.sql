@@ -10,7 +10,7 @@ BEGIN
     UPDATE pgqueue_limit AS l SET paused_at = NULL, pause_reason = '', paused_until = NULL WHERE l.name = p_name;
     IF NOT FOUND THEN
         refusal := pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),
-            'Make it with pgqueue_limit_set.');
+            'Make it with pgqueue_limit_set().');
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'resumed');
 END;

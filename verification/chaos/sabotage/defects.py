@@ -144,8 +144,8 @@ DEFECTS = (
     ),
     defect(
         "enqueue_many leaves out a message", "enqueue_many",
-        "        FROM input AS i\n        ORDER BY i.place\n    )",
-        "        FROM input AS i\n        WHERE i.place < 15\n        ORDER BY i.place\n    )", "I1",
+        "FROM input AS i ORDER BY i.place\n    )",
+        "FROM input AS i WHERE i.place < 15 ORDER BY i.place\n    )", "I1",
     ),
     # Limits.
     defect(
