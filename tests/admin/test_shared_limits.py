@@ -14,7 +14,7 @@ from django_pgqueue import Limit, dequeue, enqueue, limit_pause, limit_set
 from django_pgqueue import limits as declarations
 from django_pgqueue.admin import limit_usage
 from django_pgqueue.models import Message, SharedLimit
-from tests.admin.conftest import act, address, logged, told
+from tests.admin.conftest import act, address, logged, notices
 from tests.support.sql import sql
 
 Pages = Callable[..., str]
@@ -93,13 +93,13 @@ def test_pause_asks_for_a_reason_and_resume_ends_it(admin_client: Client) -> Non
     assert 'name="reason"' in text
     assert "No more messages that have these limits are delivered" in text
     response = act(admin_client, "sharedlimit", "pause", limit, confirmed="yes", reason="Stripe is down", minutes="5")
-    assert told(response) == "1 shared limit is paused."
+    assert notices(response) == "1 shared limit is paused."
     assert dequeue() == []
     row = SharedLimit.objects.get()
     assert row.pause_reason == "Stripe is down"
     assert row.paused_until is not None
     assert "Stripe is down" in admin_client.get(address("sharedlimit")).content.decode()
-    assert told(act(admin_client, "sharedlimit", "resume", limit)) == "1 shared limit is resumed."
+    assert notices(act(admin_client, "sharedlimit", "resume", limit)) == "1 shared limit is resumed."
     assert len(dequeue()) == 1
     assert [text for _object, text, _user in logged()][1] == "Resumed."
 

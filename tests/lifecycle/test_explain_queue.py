@@ -1,4 +1,4 @@
-"""The limits of a whole queue are told as reasons why a message waits, and are gone when their cause is."""
+"""The limits of a whole queue are reason_of as reasons why a message waits, and are gone when their cause is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from django_pgqueue import channel_set, dequeue, enqueue, queue_set
 from django_pgqueue.models import Worker
-from tests.lifecycle.test_explain import absorbed, of_channel, of_message, told
+from tests.lifecycle.test_explain import absorbed, of_channel, of_message, reason_of
 from tests.support.moments import expire, pass_time
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("ticked")]
@@ -23,7 +23,7 @@ def test_a_queue_at_its_limit_names_the_channels_that_hold_the_places(worker: Wo
     dequeue(limit=2)
     [last] = dequeue()
     expire(last)
-    reason = told(messages[4], "queue_concurrency")
+    reason = reason_of(messages[4], "queue_concurrency")
     assert reason.sentence == (
         "Queue default is at its limit: 3 of 3 messages are leased, by channels default (2), acme (1)."
         " Expired, and waiting for the sweep: 1."
@@ -42,7 +42,7 @@ def test_the_rate_of_a_queue_says_when_the_next_delivery_may_be(worker: Worker) 
     assert "queue_rate" not in of_message(messages[2])
     dequeue()
     assert of_message(messages[2]) == ["queue_rate", "in_line"]
-    assert "once in 00:10:00: the next time at" in told(messages[2], "queue_rate").sentence
+    assert "once in 00:10:00: the next time at" in reason_of(messages[2], "queue_rate").sentence
     pass_time(minutes=11)
     assert "queue_rate" not in of_message(messages[2])
 
@@ -56,17 +56,17 @@ def test_a_channel_with_its_share_of_the_leases_waits_for_the_others(worker: Wor
     assert "share" not in of_message(messages[4]), "alone it gets all"
     enqueue("h", channel="acme")
     absorbed()
-    assert told(messages[4], "share").sentence == (
+    assert reason_of(messages[4], "share").sentence == (
         "Channel default holds 2 of the 2 leases of queue default, which is its share: it waits while others wait."
     )
-    assert told(messages[4], "share").facts == {"running": 2, "share": 2, "leased": 2}
+    assert reason_of(messages[4], "share").facts == {"running": 2, "share": 2, "leased": 2}
 
 
 def test_a_channel_with_its_part_of_the_slots_waits_for_itself() -> None:
     queue_set(max_share=0.5, max_concurrency=4)
     messages = [enqueue("h").id for _ in range(5)]
     assert len(dequeue(limit=4)) == 2
-    assert told(messages[4], "max_share").sentence == (
+    assert reason_of(messages[4], "max_share").sentence == (
         "Channel default may hold 2 messages at a time, 0.5 of the slots of queue default: it holds 2."
     )
     queue_set(max_share=None)
