@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.reschedule import reschedule
     from django_pgqueue.lifecycle.retry import retry
     from django_pgqueue.lifecycle.schedule_run import schedule_run
+    from django_pgqueue.lifecycle.spend import spend
     from django_pgqueue.lifecycle.sweep import sweep
     from django_pgqueue.limits import Limit
     from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Retry
@@ -113,6 +114,7 @@ __all__ = [
     "retry",
     "schedule",
     "schedule_run",
+    "spend",
     "sweep",
 ]
 
@@ -163,6 +165,7 @@ _HOMES = {
     "lifecycle.queue_drop": ("queue_drop",),
     "lifecycle.queue_set": ("queue_set",),
     "lifecycle.schedule_run": ("schedule_run",),
+    "lifecycle.spend": ("spend",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

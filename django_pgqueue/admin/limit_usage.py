@@ -26,7 +26,7 @@ CROSS JOIN (SELECT clock_timestamp() AS now) AS n
 CROSS JOIN LATERAL (
     SELECT count(*) AS places, coalesce(sum(t.cost), 0)::bigint AS cost
     FROM (
-        SELECT p.cost
+        SELECT coalesce(m.cost, 1) AS cost
         FROM pgqueue_place AS p
         JOIN pgqueue_message AS m ON m.id = p.message_id AND m.leased_at = p.placed_at
         WHERE p.limit_id = l.id

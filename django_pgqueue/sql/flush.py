@@ -24,6 +24,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     waiters AS (DELETE FROM pgqueue_waiter),
     warnings AS (DELETE FROM pgqueue_queue_warning),
     places AS (DELETE FROM pgqueue_place),
+    spendings AS (DELETE FROM pgqueue_spent),
     meters AS (DELETE FROM pgqueue_meter),
     limited AS (DELETE FROM pgqueue_limit_handler)
 SELECT 1

@@ -29,7 +29,8 @@ PLAN = (
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
-    "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place", "meter",
+    "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place",
+    "spent", "meter",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -69,7 +70,7 @@ WORKER = ClientKind(
     "worker",
     (
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
-        "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter",
+        "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "prune_queues", "measure",
         "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume",
     ),

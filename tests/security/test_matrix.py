@@ -26,6 +26,7 @@ VERBS = """
     dequeue_wait        .        x       .         .       .
     pop                 .        x       .         .       .
     heartbeat           .        x       .         .       .
+    spend               .        x       .         .       .
     complete            .        x       .         .       .
     defer               .        x       .         .       .
     defer_unknown       .        x       .         .       .
@@ -97,6 +98,7 @@ TABLES = """
     limit_handler       .          S       S         S       S
     place               .          .       S         S       S
     meter               .          .       S         S       S
+    spent               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S
     dead_letter         .          .       S         S       S

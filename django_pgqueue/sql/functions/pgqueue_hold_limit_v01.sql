@@ -31,6 +31,7 @@ BEGIN
     v_room.burst := v_limit.release_burst;
     v_room.place_floor := v_now.place_floor;
     v_room.stale := v_now.stale;
+    v_room.spent := v_now.spent;
     v_room.turn := v_now.turn;
     RETURN v_room;
 END;

@@ -48,7 +48,7 @@ BEGIN
             END IF;
         END LOOP;
         IF v_full IS NOT NULL THEN
-            v_aside := v_aside || ROW(v_full, v_message.id, p_now, 0)::pgqueue_place;
+            v_aside := v_aside || ROW(v_full, v_message.id, p_now)::pgqueue_place;
             CONTINUE;
         END IF;
         v_ids := v_ids || v_message.id;
@@ -59,7 +59,7 @@ BEGIN
             v_rooms[v_at].cost := v_rooms[v_at].cost - v_message.cost;
             v_rooms[v_at].tokens := v_rooms[v_at].tokens - v_message.cost;
             IF v_rooms[v_at].counted THEN
-                v_places := v_places || ROW(v_limit_id, v_message.id, p_now, v_message.cost)::pgqueue_place;
+                v_places := v_places || ROW(v_limit_id, v_message.id, p_now)::pgqueue_place;
             END IF;
         END LOOP;
     END LOOP;

@@ -18,8 +18,8 @@ BEGIN
     IF v_counted <> '{}' THEN
         -- No places were kept before: they are made from the leases.
         DELETE FROM pgqueue_place AS p WHERE p.limit_id = ANY (v_counted);
-        INSERT INTO pgqueue_place (limit_id, message_id, placed_at, cost)
-        SELECT u.id, m.id, m.leased_at, coalesce(m.cost, 1)
+        INSERT INTO pgqueue_place (limit_id, message_id, placed_at)
+        SELECT u.id, m.id, m.leased_at
         FROM unnest(v_counted) AS u (id)
         JOIN pgqueue_message AS m ON m.status = 2 AND (u.id = ANY (m.limits)
             OR EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler AND h.limit_id = u.id));

@@ -14,6 +14,7 @@ BEGIN
     DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = v_id;
     DELETE FROM pgqueue_meter AS r WHERE r.limit_id = v_id;
     DELETE FROM pgqueue_place AS p WHERE p.limit_id = v_id;
+    DELETE FROM pgqueue_spent AS s WHERE s.limit_id = v_id;
     RETURN CASE WHEN v_id IS NULL THEN 'not_found' ELSE 'dropped' END;
 END;
 $$;

@@ -7,12 +7,13 @@
 -- Returns no row when the caller was stopped since it read the clock: it would miss places of later calls. places,
 --   cost: free under max_concurrency and max_cost, NULL without such a limit, no place when paused; tokens: in the
 --   bucket, negative while it has debts, NULL without a rate; place_floor: no live place is older; stale: rows of
---   places that are free again; turn: the channel that was promoted last.
+--   places that are free again; spent: corrections that tokens has in it (pgqueue_spend); turn: the channel
+--   that was promoted last.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it.
 CREATE FUNCTION pgqueue_limit_room(p_limit pgqueue_limit, p_now timestamptz)
 RETURNS TABLE (
-    places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], turn bigint
+    places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], spent tid[], turn bigint
 )
 LANGUAGE sql
 STABLE
@@ -22,23 +23,27 @@ AS $$
             WHEN p_limit.max_concurrency IS NOT NULL THEN greatest(p_limit.max_concurrency - o.places, 0)
         END,
         CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
-        coalesce(o.oldest, p_now) - interval '1 second', o.stale, coalesce(r.turn, 0)
+        coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0)
     FROM (SELECT p_limit.id AS limit_id) AS l
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(n.cost), 0) AS cost, array_agg(n.ctid) AS spent FROM pgqueue_spent AS n
+        WHERE n.limit_id = p_limit.id AND p_limit.release_interval IS NOT NULL
+    ) AS s
     CROSS JOIN LATERAL (
         -- A floor or a bucket from the future means that the clock was set back.
         SELECT CASE WHEN r.place_floor <= p_now THEN r.place_floor ELSE '-infinity' END AS place_floor,
             CASE WHEN p_limit.release_interval IS NOT NULL THEN least(p_limit.release_burst, coalesce(
                 r.tokens + extract(epoch FROM greatest(p_now - r.filled_at, '0'))
-                    / extract(epoch FROM p_limit.release_interval), p_limit.release_burst))
+                    / extract(epoch FROM p_limit.release_interval), p_limit.release_burst) - s.cost)
             END AS tokens
     ) AS t
     CROSS JOIN LATERAL (
-        SELECT count(m.id) AS places, coalesce(sum(p.cost) FILTER (WHERE m.id IS NOT NULL), 0) AS cost,
+        SELECT count(m.id) AS places, coalesce(sum(coalesce(m.cost, 1)) FILTER (WHERE m.id IS NOT NULL), 0) AS cost,
             min(p.placed_at) FILTER (WHERE m.id IS NOT NULL) AS oldest,
             array_agg(p.place) FILTER (WHERE m.id IS NULL) AS stale
         FROM (
-            SELECT n.ctid AS place, n.message_id, n.placed_at, n.cost FROM pgqueue_place AS n
+            SELECT n.ctid AS place, n.message_id, n.placed_at FROM pgqueue_place AS n
             WHERE n.limit_id = p_limit.id AND n.placed_at >= t.place_floor
         ) AS p
         LEFT JOIN pgqueue_message AS m ON m.id = p.message_id AND m.leased_at = p.placed_at

@@ -22,6 +22,10 @@ BEGIN
     WHERE u.used AND u.place_floor IS NOT NULL
     ON CONFLICT (limit_id) DO UPDATE
     SET tokens = excluded.tokens, filled_at = excluded.filled_at, place_floor = excluded.place_floor;
+    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.spent IS NOT NULL) THEN
+        DELETE FROM pgqueue_spent AS s
+        WHERE s.ctid = ANY (ARRAY(SELECT unnest(u.spent) FROM unnest(p_rooms) AS u WHERE u.used));
+    END IF;
     IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.stale IS NOT NULL) THEN
         DELETE FROM pgqueue_place AS p
         WHERE p.ctid = ANY (ARRAY(SELECT unnest(u.stale) FROM unnest(p_rooms) AS u));

@@ -189,10 +189,16 @@ CREATE TABLE pgqueue_limit_handler (
 CREATE TABLE pgqueue_place (
     limit_id bigint NOT NULL,
     message_id bigint NOT NULL,
-    placed_at timestamptz NOT NULL,
-    cost integer NOT NULL
+    placed_at timestamptz NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_place_limit ON pgqueue_place (limit_id, placed_at);
+-- The table is append-only: corrections of what messages cost, which the next lease within the limit takes from its
+-- tokens.
+CREATE TABLE pgqueue_spent (
+    limit_id bigint NOT NULL,
+    cost integer NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id);
 -- tokens       in the bucket at filled_at; negative while it has debts; NULL: no message has had this limit yet
 -- place_floor  no live place of the limit is older than this
 -- turn         the channel whose waiting messages were promoted last
@@ -217,6 +223,7 @@ CREATE TYPE pgqueue_room AS (
     burst integer,
     place_floor timestamptz,
     stale tid[],
+    spent tid[],
     turn bigint
 );
 
