@@ -53,6 +53,7 @@ class LimitValues:
         self.values()
 
     def problem(self, text: str, hint: str) -> InvalidMessage:
+        """Return the exception for a wrong declaration, with the name of the limit. The caller raises it."""
         return InvalidMessage(f"the limit {self.name!r}: {text}", hint=hint)
 
     def values(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class WaitingFilter(ChannelNameFilter):
         return [(value, next(iter(names), value))] if value else []
 
     def limit_id(self) -> int | None:
+        """Return the id of the chosen limit, or None if the address has none that is valid."""
         value = self.value() or ""
         return int(value) if value.isascii() and value.isdigit() and int(value) <= MAX_BIGINT else None
 

@@ -63,6 +63,7 @@ def limit_usage(ids: Sequence[int], *, using: str) -> dict[int, LimitUsage]:
 
 
 def capped(count: int) -> int:
+    """Return a count that the admin shows with a plus sign when it is above the bound."""
     return CappedCount(MOST_COUNTED) if count > MOST_COUNTED else count
 
 

@@ -110,6 +110,7 @@ class QueueAdmin(PausableAdmin):
 
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, queue: Queue) -> str | None:
+        """Return the limits and the fairness of the queue in one line; None if it has the defaults."""
         limits = []
         if queue.max_concurrency is not None:
             limits.append(_("%d at once") % queue.max_concurrency)

@@ -84,6 +84,7 @@ class SharedLimitAdmin(PausableAdmin):
         return obj is not None and (self.is_declared(obj) or not self.has_change_permission(request, obj))
 
     def is_declared(self, limit: SharedLimit) -> bool:
+        """Return whether code or the setting LIMITS declares the limit."""
         return limit.name in declarations.collect_declared()[0]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -125,30 +126,35 @@ class SharedLimitAdmin(PausableAdmin):
 
     @admin.display(description=_("state"))
     def state(self, limit: SharedLimit) -> str:
+        """Return a badge: open, or paused with its reason and its end."""
         if limit.paused_at:
             return rendering.paused(limit.pause_reason, limit.paused_until)
         return rendering.badge(_("open"), "good")
 
     @admin.display(description=_("places taken"))
     def places(self, limit: Any) -> str:
+        """Return how many places leased messages hold, and how many there are."""
         if limit.max_concurrency is None:
             return str(self.get_empty_value_display())
         return rendering.number(_("%(used)s of %(most)s") % shown(limit.usage.places, limit.max_concurrency))
 
     @admin.display(description=_("cost in flight"))
     def cost(self, limit: Any) -> str:
+        """Return the sum of the costs of leased messages, and the most that is allowed."""
         if limit.max_cost is None:
             return str(self.get_empty_value_display())
         return rendering.number(_("%(used)s of %(most)s") % shown(limit.usage.cost, limit.max_cost))
 
     @admin.display(description=_("tokens"))
     def tokens(self, limit: Any) -> str:
+        """Return the tokens in the bucket, and how many it holds."""
         if limit.usage.tokens is None:
             return str(self.get_empty_value_display())
         return rendering.number(_("%(used)s of %(most)s") % shown(int(limit.usage.tokens // 1), limit.release_burst))
 
     @admin.display(description=_("waiting"))
     def waiting(self, limit: Any) -> str:
+        """Return the number of messages that wait for the limit, with a link to them."""
         count = limit.usage.waiting
         if int(count) == 0:
             return format_html('<span class="pgqueue-number quiet">{}</span>', str(count))
@@ -156,6 +162,7 @@ class SharedLimitAdmin(PausableAdmin):
 
     @admin.display(description=_("rate"), empty_value="-")
     def rate(self, limit: SharedLimit) -> str | None:
+        """Return the interval between two tokens, and the burst; None without a rate."""
         if limit.release_interval is None:
             return None
         text = _("1 per %s") % rendering.duration(limit.release_interval)
@@ -167,6 +174,7 @@ class SharedLimitAdmin(PausableAdmin):
 
     @admin.display(description=_("made"))
     def origin(self, limit: SharedLimit) -> str:
+        """Return whether code or a user has made the limit."""
         if self.is_declared(limit):
             return str(_("in code or in the setting LIMITS; a worker that starts writes it again"))
         return str(_("here, or by limit_set"))
@@ -179,6 +187,7 @@ class SharedLimitAdmin(PausableAdmin):
 
 
 def shown(used: int, most: int) -> dict[str, str]:
+    """Return the two numbers of a text such as "3 of 20"."""
     return {"used": str(used), "most": f"{most:,}"}
 
 

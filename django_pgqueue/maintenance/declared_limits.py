@@ -35,7 +35,7 @@ def sync_limits(using: str | None = None) -> LimitCounts:
     """Write the limits that code and the setting LIMITS declare to the database, and which handlers have them.
 
     ``using``: database alias; default: the queue's. Pauses stay. A limit that is no longer declared stays, too, until
-    somebody drops it. Several processes may call it at the same time.
+    ``limit_drop``. Several processes may call it at the same time.
 
     A limit that a handler names, and that neither code nor the database has, is made paused: messages of this handler
     wait, and none runs without its limit. That is logged as an error, each time, until it is declared or resumed.

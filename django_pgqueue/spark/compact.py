@@ -32,6 +32,7 @@ FOLDER = "compacting"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the command to its parser."""
     add_lake(parser)
     parser.add_argument(
         "--target-size",
@@ -51,6 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def size(text: str) -> int:
+    """Return the bytes of a text such as 128MB. Raises ArgumentTypeError."""
     match = SIZE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
         raise ArgumentTypeError(f"a size such as 128MB is wanted, not {text!r}")
@@ -58,6 +60,7 @@ def size(text: str) -> int:
 
 
 def days(text: str) -> int:
+    """Return a number of days from the text of an option. Raises ArgumentTypeError."""
     if not text.isdigit():
         raise ArgumentTypeError(f"a number of days is wanted, not {text!r}")
     return int(text)
@@ -78,6 +81,7 @@ class Work:
 
 
 def run(args: Namespace) -> int:
+    """Merge files and commits, or print what would be merged. Returns the exit code. Raises PipelineError, LakeBusy."""
     from django_pgqueue.spark.lake import ParquetLake
 
     lake = ParquetLake.open(args.lake)
@@ -149,6 +153,7 @@ def compact(lake: ParquetLake, work: Iterable[Work], head: int, target_bytes: in
 
 
 def merge(lake: ParquetLake, work: Work, folder: Path, target_bytes: int) -> list[StagedFile]:
+    """Write the rows of small files into larger ones of about ``target_bytes`` in ``folder``. Raises PipelineError."""
     from django_pgqueue.spark.export.task import DICTIONARY
     from django_pgqueue.spark.lake.merge import merge_files
 

@@ -123,7 +123,7 @@ def test_a_limit_is_added_with_its_handlers(admin_client: Client) -> None:
     assert [name for name, _text, _user in logged()] == ["stripe"]
 
 
-def test_an_edit_changes_what_was_edited_and_keeps_a_pause_of_somebody_else(admin_client: Client) -> None:
+def test_an_edit_changes_what_was_edited_and_keeps_a_pause_of_another_user(admin_client: Client) -> None:
     limit = limit_set("stripe", max_concurrency=2, handlers=["h"])
     assert ">h</textarea>" in admin_client.get(address("sharedlimit", limit)).content.decode().replace("\n", "")
     limit_pause("stripe", reason="incident")
@@ -168,7 +168,7 @@ def test_a_declared_limit_cannot_be_edited_and_says_where_it_is_made(admin_clien
 
 
 @pytest.mark.parametrize("way", ["page", "list"])
-def test_a_deleted_limit_holds_nobody(admin_client: Client, way: str) -> None:
+def test_a_deleted_limit_holds_no_message(admin_client: Client, way: str) -> None:
     limit = limit_set("stripe", max_concurrency=1, handlers=["h"])
     for _ in range(3):
         enqueue("h")

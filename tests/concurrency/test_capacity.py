@@ -87,7 +87,7 @@ def test_shares_follow_the_weights(session: Session, tenants: None, limit: int) 
 
 
 def test_a_tenant_that_others_outnumber_has_a_place_still(session: Session) -> None:
-    """Thirty tenants and eight places: nobody holds two while another one waits for the first."""
+    """Thirty tenants and eight places: no tenant holds two while another one waits for the first."""
     names = [f"t{place}" for place in range(30)]
     for name in names:
         make_channel(session, name)
@@ -98,7 +98,7 @@ def test_a_tenant_that_others_outnumber_has_a_place_still(session: Session) -> N
 
 
 @pytest.mark.parametrize("seed", seeds(2))
-def test_nobody_is_ahead_of_its_share_while_another_one_waits(
+def test_no_channel_is_ahead_of_its_share_while_another_one_waits(
     session: Session, connect: Callable[..., Session], tenants: None, seed: int
 ) -> None:
     """Parallel dequeues of one message: the gate makes the count of each exact."""

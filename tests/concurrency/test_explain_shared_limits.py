@@ -1,4 +1,4 @@
-"""What explain says of a message that waits for a shared limit."""
+"""Explain names the shared limit that a message waits for."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_max_concurrency_is_never_exceeded(
 
     crew.run()
 
-    # Reached, too: a limit that lets nobody through would hold as well.
+    # Reached, too: a limit that lets no message through would hold as well.
     assert crew.peak == 4
 
 
@@ -204,7 +204,7 @@ def test_a_retry_waits_without_a_place(session: Session) -> None:
     assert dequeue(session, 5) == []
 
 
-def test_a_dequeue_that_is_open_holds_the_gate_and_nobody_waits_for_it(session: Session, business: Session) -> None:
+def test_a_dequeue_that_is_open_holds_the_gate_and_no_session_waits_for_it(session: Session, business: Session) -> None:
     """A wait for a lock would be an error here. Afterwards nothing is lost."""
     set_queue(session, max_concurrency=5)
     fill(session, "default", 6)

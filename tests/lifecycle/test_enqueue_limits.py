@@ -1,4 +1,4 @@
-"""What a new message has of shared limits and of cost, however it is enqueued from Python."""
+"""A new message has its shared limits and its cost, however Python enqueues it."""
 
 from __future__ import annotations
 

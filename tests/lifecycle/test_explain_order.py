@@ -41,7 +41,7 @@ def reason(delivery: Delivery) -> Reason:
     return of_channel
 
 
-def test_a_failure_is_told() -> None:
+def test_the_reason_names_a_failure() -> None:
     delivery = leased()
     retry(delivery, errors=[{"type": "E"}], delays=[timedelta(hours=1)])
     told = reason(delivery)
@@ -52,7 +52,7 @@ def test_a_failure_is_told() -> None:
     }  # fmt: skip
 
 
-def test_a_deferral_is_told_also_after_a_failure() -> None:
+def test_the_reason_names_a_deferral_also_after_a_failure() -> None:
     delivery = leased()
     retry(delivery, errors=[{"type": "E"}], delays=[timedelta(0)])
     defer(dequeue(limit=10), delay=timedelta(hours=1))
@@ -66,7 +66,7 @@ def test_a_released_channel_is_held_too() -> None:
     assert reason(delivery).code == "ordered"
 
 
-def test_it_is_told_no_more_when_the_time_has_come() -> None:
+def test_the_reason_is_gone_when_the_time_has_come() -> None:
     delivery = leased()
     retry(delivery, errors=[{}], delays=[timedelta(hours=1)])
     pass_time(hours=1, seconds=1)

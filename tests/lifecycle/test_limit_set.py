@@ -107,7 +107,7 @@ def test_a_name_that_is_none_is_refused(name: Any):
     assert not SharedLimit.objects.exists()
 
 
-def test_a_dropped_limit_holds_nobody_and_the_second_drop_says_so():
+def test_a_dropped_limit_holds_no_message_and_the_second_drop_says_so():
     limit_set("stripe", max_concurrency=1, handlers=["h"])
     for _ in range(3):
         enqueue("h", limits=["stripe"])

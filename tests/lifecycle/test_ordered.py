@@ -208,7 +208,7 @@ class TestAMessageThatIsNotSettledHoldsItsChannel:
         assert repair().places == 0
         assert dequeue(limit=10) == []
 
-    def test_a_sweep_does_not_take_a_held_message_for_one_that_nobody_picks_up(self):
+    def test_a_sweep_does_not_take_a_held_message_for_one_that_no_worker_picks_up(self):
         enqueue_backlog("default", 2)
         [first] = dequeue(limit=10)
         day = timedelta(days=1)

@@ -121,7 +121,7 @@ def test_a_limit_that_is_no_longer_declared_stays():
     assert state() == (1, None, None, 1)
 
 
-def test_a_limit_that_a_handler_names_and_nobody_declares_is_made_paused(caplog):
+def test_a_limit_that_a_handler_names_and_that_is_not_declared_is_made_paused(caplog):
     handle("charge", "stripe")
     with caplog.at_level(logging.ERROR, "django_pgqueue"):
         assert sync_limits() == LimitCounts(added=1, changed=0, undeclared=1)
@@ -203,7 +203,7 @@ def ids(messages: list[Any]) -> list[str | None]:
     return [message.id for message in messages]
 
 
-def test_the_checks_find_what_nobody_declares_and_what_the_setting_has_wrong(settings):
+def test_the_checks_find_limits_that_are_not_declared_and_what_the_setting_has_wrong(settings):
     handle("charge", "stripe")
     [warning] = checks.check_declarations()
     assert warning.id == "pgqueue.W022"

@@ -59,7 +59,7 @@ def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> No
         "pgqueue_message_expiry",
         "pgqueue_message_scheduled",
         "pgqueue_message_dedupe",
-        # Of messages that are scheduled, or have shared limits, only.
+        # These have entries only for messages that are scheduled, or have shared limits.
         "pgqueue_message_due",
         "pgqueue_message_waiting",
         "pgqueue_message_promoted",

@@ -78,7 +78,7 @@ def test_a_partition_that_was_dropped_between_two_exports_is_reported_once(
     assert export(source, lake).losses == ()
 
 
-def test_days_that_came_and_were_dropped_between_two_exports_are_told_once(
+def test_days_that_came_and_were_dropped_between_two_exports_are_reported_once(
     source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str], dsn: str
 ) -> None:
     export(source, lake)

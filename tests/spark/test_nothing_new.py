@@ -32,7 +32,7 @@ print(json.dumps([status, time.process_time() - began, "pyspark" in sys.modules]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command did in a process of its own."""
+    """The output and the time of a command that ran in a process of its own."""
 
     said: str
     cpu_seconds: float

@@ -26,7 +26,7 @@ def test_slots_that_are_kept_free_shorten_the_wait(cluster: Cluster, monkeypatch
         for name in ("turns", "share, max_share 0.75")
     )
     assert by_turns.value > 2 * kept.value
-    # What ended in the window began before it in part.
+    # Some of the handlers that ended in the window began before it.
     assert 5 < by_turns.remarks["A's busy slots"] < 10
     assert 3 < kept.remarks["A's busy slots"] < 7.5
     assert kept.remarks["B's wait, p50 ms"] <= kept.remarks[capacity.WAIT]

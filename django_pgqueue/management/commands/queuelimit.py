@@ -100,4 +100,5 @@ def before_of(name: str, settings: dict[str, Any], using: str) -> dict[str, Any]
 
 
 def shown(value: Any) -> str:
+    """Return a setting as text: the names of a list with commas."""
     return (", ".join(value) or "none") if isinstance(value, list) else str(value)

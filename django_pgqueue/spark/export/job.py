@@ -98,7 +98,7 @@ def _staged(file: Written) -> StagedFile:
 def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], *, told: bool) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
-    ``told``: losses are told, which the next export is not to repeat.
+    ``told``: the export has reported losses, and the next one is not to repeat them.
     """
     before = writing.lake.state
     state = {

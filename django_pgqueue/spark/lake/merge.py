@@ -80,6 +80,7 @@ class Merger:
         self._written: list[tuple[Path, int]] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Keep rows in memory, and write them as one row group when there are enough."""
         self._waiting.append(batch)
         if sum(waiting.nbytes for waiting in self._waiting) >= min(GROUP_BYTES, self.target_bytes):
             self._write_group()
