@@ -15,7 +15,7 @@ import psycopg
 from .actors.actor import Actor, Stage
 from .actors.consumer import Consumer
 from .actors.others import Keeper, Operator, Reader, Registrar
-from .actors.producer import Producer
+from .actors.producer import SHARED, Producer
 from .history import History, Recorder, audit, load
 from .server import Server
 
@@ -57,7 +57,7 @@ class Storm:
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
         with self.session() as session:
-            prepare(session, CHANNELS)
+            prepare(session, CHANNELS, self.options.get("shared_limit", 3))
             if "queue_limit" in self.options:
                 limit_queue(session, self.options["queue_limit"])
         driver = Recorder(self.folder, "driver")
@@ -124,7 +124,7 @@ class Storm:
         looking.join(30)
 
     def settle(self, session: psycopg.Connection[Any], driver: Recorder) -> None:
-        session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
+        resume_all(session)
         [left] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
         within = DRAIN_WITHIN + left / PACE
         driver.info("calm")
@@ -164,11 +164,18 @@ def watch(actors: list[Actor], over: threading.Event) -> None:
         actor.end()
 
 
-def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]]) -> None:
-    """The triggers, and the channels with their limits."""
+def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]], shared: int = 3) -> None:
+    """The triggers, the channels with their limits, and a shared limit of so many leases."""
     audit.install(session)
     for name, limits in channels.items():
         session.execute("SELECT pgqueue_channel_set('default', %s, p_limits => %s)", (name, json.dumps(limits)))
+    session.execute("SELECT pgqueue_limit_set(%s, %s)", (SHARED, json.dumps({"max_concurrency": shared})))
+
+
+def resume_all(session: psycopg.Connection[Any]) -> None:
+    """Open what the operator has paused."""
+    session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
+    session.execute("SELECT pgqueue_limit_resume(%s)", (SHARED,))
 
 
 def limit_queue(session: psycopg.Connection[Any], limit: int) -> None:

@@ -73,6 +73,9 @@ class Story:
     def queue(self, name: str = "default", **limits: Any) -> None:
         self.row("queue", key=name, detail=limits)
 
+    def limit(self, number: int = 1, **values: Any) -> None:
+        self.row("limit", key=f"limit {number}", detail={"id": number, **values})
+
     def create(
         self, message: int, *, channel: int = 1, kind: str = "other", due: int | None = None, **row: Any
     ) -> None:

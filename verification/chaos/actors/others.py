@@ -13,6 +13,7 @@ import psycopg
 from verification.chaos.history import Call
 
 from .actor import Actor, Stage
+from .producer import SHARED
 
 SEEN = """
 WITH horizon AS (SELECT {horizon} AS h)
@@ -92,9 +93,14 @@ class Operator(Actor):
         ]
         if "queue_limit" not in self.stage.options:
             edits.append(("the queue", {"max_concurrency": self.random.choice([None, None, 8])}))
+        if "shared_limit" not in self.stage.options:
+            edits.append(("the shared limit", {"max_concurrency": self.random.choice([*[1, 2, 3, 4] * 3, None])}))
+            edits.append(("the shared limit", {"paused": self.random.choice([False, False, True])}))
         name, value = self.random.choice(edits)
         if name == "the queue":
             self.set_queue(value)
+        elif name == "the shared limit":
+            self.set_shared(value)
         elif name in self.stage.channels:
             self.set(name, value)
 
@@ -113,6 +119,19 @@ class Operator(Actor):
 
         def change(session: psycopg.Connection[Any]) -> None:
             session.execute("SELECT pgqueue_queue_set('default', %s)", (json.dumps(value),))
+            call.ok()
+
+        self.session.call(call, change)
+
+    def set_shared(self, value: dict[str, Any]) -> None:
+        call = self.recorder.invoke("limit_set", limit=SHARED, **value)
+
+        def change(session: psycopg.Connection[Any]) -> None:
+            if "paused" in value:
+                verb = "pause" if value["paused"] else "resume"
+                session.execute(f"SELECT pgqueue_limit_{verb}(%s)", (SHARED,))
+            else:
+                session.execute("SELECT pgqueue_limit_set(%s, %s)", (SHARED, json.dumps(value)))
             call.ok()
 
         self.session.call(call, change)

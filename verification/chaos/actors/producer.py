@@ -13,16 +13,21 @@ from verification.chaos.history import Call
 from .actor import Actor, Stage
 from .session import ChaosConnection, Transaction
 
+# The name of the shared limit, and how many of the messages have it.
+SHARED = "shared"
+SHARE = 0.3
 WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
-    "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s"
+    "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s, p_limits => %(limits)s"
 )
 INSERT = (
-    "INSERT INTO pgqueue_message (channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts) "
-    "SELECT c.id, %(handler)s, %(payload)s, %(priority)s, '20 ms', '200 ms', %(max_attempts)s "
+    "INSERT INTO pgqueue_message "
+    "(channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts, limits) "
+    "SELECT c.id, %(handler)s, %(payload)s, %(priority)s, '20 ms', '200 ms', %(max_attempts)s, "
+    "pgqueue_limit_ids(to_jsonb(%(limits)s::text[])) "
     "FROM pgqueue_channel AS c WHERE c.queue = %(queue)s AND c.name = %(channel)s RETURNING id, 'created'"
 )
 
@@ -44,7 +49,7 @@ class Producer(Actor):
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
         way = self.random.choices(WAYS, [4, 2, 3, 1])[0]
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
-        messages = [self.message(channel) for _ in range(many)]
+        messages = [self.maybe_limited(self.message(channel)) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
         self.session.call(call, lambda session: getattr(self, way)(session, call, messages, keys))
@@ -63,7 +68,12 @@ class Producer(Actor):
             "priority": self.random.choice([0, 0, 0, 5]),
             "delay": self.random.choice(["0", "0", "0", "50 ms", "300 ms"]),
             "max_attempts": self.stage.options.get("max_attempts", 5),
+            "limits": None,
         }
+
+    def maybe_limited(self, message: dict[str, Any]) -> dict[str, Any]:
+        limited = self.chance(self.stage.options.get("share", SHARE))
+        return {**message, "limits": [SHARED]} if limited else message
 
     def enqueue(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         rows = session.execute(ONE.format(arguments=ARGUMENTS), messages[0]).fetchall()
@@ -74,6 +84,7 @@ class Producer(Actor):
 
     def enqueue_many(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         columns = {name: [message[name] for message in messages] for name in messages[0]}
+        limits = [names and json.dumps(names) for names in columns["limits"]]
         rows = session.execute(
             "SELECT id, outcome, pgqueue_raise(refusal) "
             "FROM pgqueue_enqueue_many(%(handler)s::text[], %(payload)s::jsonb[], "
@@ -81,8 +92,9 @@ class Producer(Actor):
             "p_delays => %(delay)s::interval[], "
             "p_backoffs => array_fill(interval '20 ms', ARRAY[%(count)s]), "
             "p_max_attempts => %(max_attempts)s::integer[], "
-            "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]))",
-            {**columns, "count": len(messages)},
+            "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]), "
+            "p_limits => %(limits)s::jsonb[])",
+            {**columns, "count": len(messages), "limits": limits},
         ).fetchall()
         self.remember(call, keys, rows)
 

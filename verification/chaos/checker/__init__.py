@@ -28,6 +28,7 @@ CHECKS: tuple[Check, ...] = (
     settling.i17_effects_once,
     order.i18_strict_order,
     limits.i19_queue_concurrency,
+    limits.i20_shared_concurrency,
 )
 
 

@@ -1,4 +1,4 @@
-"""Limits of channels and queues, at every commit."""
+"""Limits of channels and queues, and shared limits, at every commit."""
 
 from __future__ import annotations
 
@@ -108,6 +108,36 @@ def i19_queue_concurrency(history: History, lives: Lives) -> Findings:
                 running = len(held[name])
                 told = f"queue {name}: {running} leases after transaction {row.xid}, {limit} allowed"
                 yield told if running > limit else None
+
+
+def i20_shared_concurrency(history: History, lives: Lives) -> Findings:
+    """no lease is given above the max_concurrency of a shared limit in force, nor while the limit is paused"""
+    limits: dict[int, Settings] = defaultdict(Settings)
+    limits_of: dict[int, list[int]] = {}
+    for row in history.rows:
+        if row.event == "limit":
+            limit = limits[row.detail["id"]]
+            limit.name = row.key or "?"
+            limit.times.append(row.committed)
+            limit.values.append(row.detail)
+        elif row.event == "created" and row.message is not None:
+            limits_of[row.message] = (row.detail or {}).get("limits", [])
+    held: dict[int, set[int]] = defaultdict(set)
+    for transaction in transactions(history.rows):
+        granted: dict[int, Row] = {}
+        for row in transaction:
+            for shared in limits_of.get(row.message or 0, []):
+                if is_grant(row):
+                    held[shared].add(row.message or 0)
+                    granted.setdefault(shared, row)
+                elif row.event == "gone" or (row.event == "changed" and row.status != LEASED):
+                    held[shared].discard(row.message or 0)
+        for shared, row in granted.items():
+            most = limits[shared].most("max_concurrency", row.leased_at or row.at, row.committed)
+            if most is not None:
+                running = len(held[shared])
+                told = f"limit {limits[shared].name}: {running} leases after transaction {row.xid}, {most} allowed"
+                yield told if running > most else None
 
 
 def i7_release_interval(history: History, lives: Lives) -> Findings:

@@ -102,7 +102,8 @@ def i2_one_outcome_each(history: History, lives: Lives) -> Findings:
             yield f"message {life.message} has {len(ends)} outcomes: {listed}"
         else:
             yield f"message {life.message} has no outcome: last seen as {life.rows[-1].event} in {life.rows[-1].xid}"
-    successors = Counter(row.detail["redriven_from"] for row in history.rows if row.event == "created" and row.detail)
+    created = (row.detail for row in history.rows if row.event == "created" and row.detail)
+    successors = Counter(detail["redriven_from"] for detail in created if "redriven_from" in detail)
     for dead, count in successors.items():
         yield f"dead letter {dead} was redriven {count} times" if count > 1 else None
     final = [op for op in history.of("census") if op.args.get("final") and op.result == "ok"]

@@ -22,7 +22,7 @@ from verification.chaos.actors.others import Reader, Registrar
 from verification.chaos.actors.producer import Producer
 from verification.chaos.history import Recorder, audit
 from verification.chaos.server import Server
-from verification.chaos.storm import drained, prepare, watch
+from verification.chaos.storm import drained, prepare, resume_all, watch
 
 from .faults import Faults
 from .fleet import Fleet
@@ -153,7 +153,7 @@ class Run:
         for post in fleet.clients:
             post.signal(signal.SIGUSR1)
         with self.server.connect(DATABASE) as session:
-            session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
+            resume_all(session)
             enqueue_one(stage, "slow", "calm")
             [backlog] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
             # A lease that runs out, the sweep that finds it, the longest back-off, the slow handler, and the work.

@@ -30,7 +30,7 @@ BEGIN
         INSERT INTO chaos_audit (event, message, channel, status, attempts, max_attempts, token, dequeue_at, priority, key, detail)
         SELECT 'created', n.id, n.channel_id, n.status, n.attempts, n.max_attempts, n.lease_token, n.dequeue_at, n.priority,
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
-            CASE WHEN n.redriven_from IS NOT NULL THEN jsonb_build_object('redriven_from', n.redriven_from) END
+            nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits)), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO chaos_audit (
@@ -97,3 +97,13 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_queue FOR EACH ROW EXECUTE FUNCTION chaos_queue();
+
+CREATE FUNCTION chaos_limit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_audit (event, key, detail)
+    VALUES ('limit', NEW.name, jsonb_build_object(
+        'id', NEW.id,
+        'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_limit FOR EACH ROW EXECUTE FUNCTION chaos_limit();

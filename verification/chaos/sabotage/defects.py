@@ -201,6 +201,23 @@ DEFECTS = (
         "the gate lists the newest leases only", "take_guarded",
         "held = v_may.ids || v_taken.ids", "held = v_taken.ids", "I19", queue_limit=4,
     ),
+    # Shared limits.
+    defect(
+        "places of a shared limit are not counted", "limit_room",
+        "p_limit.max_concurrency - o.places", "p_limit.max_concurrency", "I20", shared_limit=3,
+    ),
+    defect(
+        "a place is not written down", "take_places",
+        "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20", shared_limit=3,
+    ),
+    defect(
+        "a shared limit is not locked", "hold_limit",
+        " FOR NO KEY UPDATE SKIP LOCKED", "", "I20", shared_limit=3, share=0.8,
+    ),
+    defect(
+        "a lease takes no place from the next one", "lease_within",
+        "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit=3, share=0.8,
+    ),
     # Order, time, turns.
     defect(
         "promoted before it is due", "promote",

@@ -1,0 +1,138 @@
+"""A violation is seen, and reported with its invariant and its place: shared limits."""
+
+from __future__ import annotations
+
+from verification.chaos.checker import check
+from verification.chaos.history.events import READY
+from verification.chaos.story import Story, lived, only, violated
+
+
+def limited(story: Story, *messages: int, limits: tuple[int, ...] = (1,)) -> None:
+    """Messages with shared limits, each on a channel of its own."""
+    for message in messages:
+        story.channel(message)
+        story.create(message, channel=message, detail={"limits": list(limits)})
+
+
+def test_i20_more_leases_than_the_shared_limit_allows() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=1)
+    limited(story, 1, 2)
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.complete(1)
+    story.complete(2)
+    assert only(story, "I20") == "limit limit 1: 2 leases after transaction 107, 1 allowed"
+
+
+def test_i20_more_leases_in_one_transaction() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=2)
+    limited(story, 1, 2, 3)
+    with story.transaction():
+        for message in (1, 2, 3):
+            story.lease(message, f"token of {message}")
+    for message in (1, 2, 3):
+        story.complete(message)
+    assert "3 leases" in only(story, "I20")
+
+
+def test_i20_each_end_of_a_lease_frees_its_place() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=1)
+    limited(story, 1, 2, 3)
+    story.lease(1, "a")
+    story.give_back(1)
+    story.lease(2, "b")
+    story.dead_letter(2)
+    story.lease(3, "c")
+    story.complete(3)
+    story.lease(1, "d")
+    story.complete(1)
+    assert violated(story) == {}
+    assert [verdict.checked for verdict in check(story.history()) if verdict.name == "I20"] == [4]
+
+
+def test_i20_a_lease_that_expired_keeps_its_place() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=1)
+    limited(story, 1, 2)
+    story.lease(1, "a")
+    story.wait(11)
+    story.lease(2, "b")
+    assert violated(story)["I20"] == ["limit limit 1: 2 leases after transaction 107, 1 allowed"]
+
+
+def test_i20_a_lowered_limit_takes_no_lease_back_but_gives_none() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=2)
+    limited(story, 1, 2, 3)
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.limit(1, max_concurrency=1)
+    story.wait(5)
+    story.complete(1)
+    assert violated(story).get("I20") is None
+    story.lease(3, "c")
+    story.complete(2)
+    story.complete(3)
+    assert "2 leases" in only(story, "I20")
+
+
+def test_i20_a_change_that_commits_during_the_call() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=1)
+    limited(story, 1, 2)
+    story.lease(1, "a")
+    story.wait(5)
+    story.limit(1, max_concurrency=2)
+    story.limit(1, max_concurrency=1)
+    story.lease(2, "b")
+    story.complete(1)
+    story.complete(2)
+    assert violated(story) == {}
+
+
+def test_i20_a_paused_limit() -> None:
+    story = Story()
+    story.limit(1, max_concurrency=0)
+    limited(story, 1)
+    story.wait(5)
+    story.lease(1, "a")
+    story.complete(1)
+    assert only(story, "I20") == "limit limit 1: 1 leases after transaction 104, 0 allowed"
+
+
+def test_i20_the_second_limit_of_a_message_counts_and_that_of_another_does_not() -> None:
+    story = Story()
+    story.limit(1)
+    story.limit(2, max_concurrency=1)
+    story.limit(3, max_concurrency=0)
+    limited(story, 1, 2, limits=(1, 2))
+    lived(story, 3)
+    assert violated(story).get("I20") is None
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.complete(1)
+    story.complete(2)
+    assert "limit limit 2: 2 leases" in only(story, "I20")
+
+
+def waits_for_a_limit(*, ordered: bool) -> Story:
+    """The limit of message 1 is full when its turn comes. The second message is more urgent, and comes later."""
+    story = Story()
+    story.channel(1, ordered=ordered)
+    story.create(1, detail={"limits": [1]})
+    story.change(1, READY, token=None, attempts=0)
+    story.create(2, due=0)
+    story.wait(5)
+    story.lease(1, "a")
+    story.complete(1)
+    story.lease(2, "b")
+    story.complete(2)
+    return story
+
+
+def test_i9_a_message_that_holds_its_ordered_channel_goes_first() -> None:
+    assert violated(waits_for_a_limit(ordered=True)) == {}
+    assert "message 1 was leased" in only(waits_for_a_limit(ordered=False), "I9")
