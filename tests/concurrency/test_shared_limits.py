@@ -277,3 +277,22 @@ def test_an_ordered_channel_waits_behind_a_message_whose_limit_is_full(session: 
     assert lease.id == first
     settle(session, [lease])
     assert [lease.id for lease in dequeue(session, 10)] == [second]
+
+
+def test_a_message_that_is_set_aside_keeps_no_place_of_its_channel(session: Session, business: Session) -> None:
+    make_channel(session, "a")
+    make_channel(session, "one", max_concurrency=1)
+    limit_set(session, "stripe", max_concurrency=5)
+    send(session, "a")
+    tick(session)
+    send(session, "one", 2)
+    enqueue(session, "one")
+    tick(session, 3)
+    # The open transaction holds the shared limit, so the first message of the channel "one" is set aside.
+    assert [lease.channel for lease in dequeue(business, 1)] == ["a"]
+    during = dequeue(session, 1)
+    business.commit()
+
+    taken = during + [lease for _ in range(20) for lease in [*dequeue(session, 10), *(tick(session) or ())]]
+
+    assert len(taken) == 1

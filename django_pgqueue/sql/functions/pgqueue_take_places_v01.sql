@@ -41,11 +41,13 @@ BEGIN
             WHERE m.id = u.message_id AND c.id = m.channel_id
             RETURNING m.id, c.id AS channel_id, c.ordered
         )
-        SELECT array_agg(a.id), array_agg(a.channel_id) INTO v_held, v_channels FROM aside AS a WHERE a.ordered;
+        SELECT array_agg(a.id) FILTER (WHERE a.ordered), array_agg(a.channel_id) INTO v_held, v_channels
+        FROM aside AS a;
         IF v_held IS NOT NULL THEN
             PERFORM pgqueue_announce(v_held);
-            PERFORM pgqueue_record_departures(v_channels, false);
         END IF;
+        -- The lane may be parked, because the channel's places were counted as taken: others may have them.
+        PERFORM pgqueue_record_departures(v_channels, false);
     END IF;
 END;
 $$;
