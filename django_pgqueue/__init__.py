@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.complete import complete
     from django_pgqueue.lifecycle.dead_letter import dead_letter
     from django_pgqueue.lifecycle.defer import defer
+    from django_pgqueue.lifecycle.delete_dead import delete_dead
     from django_pgqueue.lifecycle.dequeue import dequeue
     from django_pgqueue.lifecycle.dequeue_matching import dequeue_matching
     from django_pgqueue.lifecycle.discard import discard
-    from django_pgqueue.lifecycle.discard_dead import discard_dead
     from django_pgqueue.lifecycle.edit import edit
     from django_pgqueue.lifecycle.enqueue import aenqueue, enqueue, enqueue_many
     from django_pgqueue.lifecycle.explain import explain_channel, explain_message
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.spend import spend
     from django_pgqueue.lifecycle.sweep import sweep
     from django_pgqueue.limits import Limit
-    from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Retry
+    from django_pgqueue.outcomes import Cancelled, Complete, Defer, Reject, Retry
     from django_pgqueue.schedules import schedule
 
 __version__ = "0.1.0"
@@ -62,13 +62,13 @@ __all__ = [
     "Cancelled",
     "Complete",
     "Constant",
-    "DeadLetter",
     "Defer",
     "Delivery",
     "Enqueued",
     "Exponential",
     "Limit",
     "NewMessage",
+    "Reject",
     "Retry",
     "aenqueue",
     "cancel",
@@ -80,10 +80,10 @@ __all__ = [
     "complete",
     "dead_letter",
     "defer",
+    "delete_dead",
     "dequeue",
     "dequeue_matching",
     "discard",
-    "discard_dead",
     "edit",
     "enqueue",
     "enqueue_many",
@@ -119,7 +119,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "outcomes": ("Cancelled", "Complete", "DeadLetter", "Defer", "Retry"),
+    "outcomes": ("Cancelled", "Complete", "Reject", "Defer", "Retry"),
     "backoff": ("Constant", "Exponential"),
     "delivery": ("Delivery", "Enqueued", "NewMessage"),
     "handlers": ("handler",),
@@ -140,7 +140,7 @@ _HOMES = {
     "lifecycle.reschedule": ("reschedule",),
     "lifecycle.lease_release": ("lease_release",),
     "lifecycle.discard": ("discard",),
-    "lifecycle.discard_dead": ("discard_dead",),
+    "lifecycle.delete_dead": ("delete_dead",),
     "lifecycle.edit": ("edit",),
     "lifecycle.purge": ("purge",),
     "lifecycle.explain": ("explain_channel", "explain_message"),

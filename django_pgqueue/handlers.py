@@ -124,7 +124,7 @@ def handler(
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
-    The function returns None (done) or returns or raises an outcome: Complete, Defer, Retry, DeadLetter. Any other
+    The function returns None (done) or returns or raises an outcome: Complete, Defer, Retry, Reject. Any other
     exception counts as a Retry. The decorator returns the function itself, and adds ``enqueue`` and ``aenqueue``, which
     take a payload and the options of :func:`django_pgqueue.enqueue`.
 

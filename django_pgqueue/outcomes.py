@@ -142,7 +142,7 @@ class Retry(Outcome):
         self.error = error
 
 
-class DeadLetter(Outcome):
+class Reject(Outcome):
     """Move the message to the dead letters, without further attempts.
 
     ``reason``: a short word to group by, 1 to 200 characters. ``details``: JSON or text for the person who examines it.
@@ -153,8 +153,8 @@ class DeadLetter(Outcome):
     def __init__(self, reason: str, details: Any = None) -> None:
         super().__init__()
         if not isinstance(reason, str):
-            raise ValueError(f"reason of DeadLetter is not a str but {type(reason).__name__}: give a short word.")
+            raise ValueError(f"reason of Reject is not a str but {type(reason).__name__}: give a short word.")
         if not reason or len(reason) > 200:
-            raise ValueError("DeadLetter needs a reason of 1 to 200 characters.")
+            raise ValueError("Reject needs a reason of 1 to 200 characters.")
         self.reason = reason
         self.details = details

@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, Required, Union, get_args, get_ori
 from uuid import UUID
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.outcomes import DeadLetter
+from django_pgqueue.outcomes import Reject
 
 INVALID = "invalid_payload"
 """The reason of a dead letter whose payload does not fit its handler."""
@@ -212,7 +212,7 @@ def json_kind(value: Any) -> str:
 def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous: bool) -> Callable[[Any], Any]:
     """Return the function of a handler, wrapped so that it gets payloads of its type.
 
-    A payload that does not fit raises DeadLetter with the reason ``invalid_payload``: it would not fit at the next
+    A payload that does not fit raises Reject with the reason ``invalid_payload``: it would not fit at the next
     attempt either. Its details name the place and the problem, and show no value.
     """
     if asynchronous:
@@ -241,4 +241,4 @@ def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -
             return [replace(delivery, payload=convert(delivery.payload, "payload")) for delivery in argument]
         return replace(argument, payload=convert(argument.payload, "payload"))
     except Mismatch as problem:
-        raise DeadLetter(INVALID, {"problem": str(problem)}) from None
+        raise Reject(INVALID, {"problem": str(problem)}) from None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_pgqueue import Complete, DeadLetter, Defer, Retry
+from django_pgqueue import Complete, Defer, Reject, Retry
 from django_pgqueue.outcomes import KEEP, Outcome
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -13,7 +13,7 @@ OUTCOMES = [
     Complete({"n": 1}),
     Defer(delay=timedelta(1), state=3),
     Retry(timedelta(2), "oops"),
-    DeadLetter("refused", {"n": 1}),
+    Reject("refused", {"n": 1}),
 ]
 
 
@@ -34,7 +34,7 @@ def test_an_outcome_can_be_matched():
                 return until, delay, state
             case Retry(after, error):
                 return after, error
-            case DeadLetter(reason, details):
+            case Reject(reason, details):
                 return reason, details
 
     assert [describe(outcome) for outcome in OUTCOMES] == [
@@ -49,7 +49,7 @@ def test_what_is_not_said_has_a_default():
     assert Complete().result is None
     assert (Defer().until, Defer().delay, Defer().state) == (None, None, KEEP)
     assert (Retry().after, Retry().error) == (None, "")
-    assert DeadLetter("refused").details is None
+    assert Reject("refused").details is None
 
 
 def test_a_state_of_none_is_not_the_same_as_none_given():
@@ -58,7 +58,7 @@ def test_a_state_of_none_is_not_the_same_as_none_given():
 
 
 def test_an_outcome_shows_what_it_says():
-    assert repr(DeadLetter("refused", {"n": 1})) == "DeadLetter(reason='refused', details={'n': 1})"
+    assert repr(Reject("refused", {"n": 1})) == "Reject(reason='refused', details={'n': 1})"
     assert repr(Defer(until=LATER)).endswith("delay=None, state=KEEP, count_attempt=False)")
 
 
@@ -67,14 +67,14 @@ def test_an_outcome_shows_what_it_says():
     [
         (lambda: Defer(until=LATER, delay=timedelta(1)), "not both"),
         (lambda: Defer(until=datetime(2100, 1, 1)), "aware"),  # noqa: DTZ001
-        (lambda: DeadLetter(""), "1 to 200"),
-        (lambda: DeadLetter("x" * 201), "1 to 200"),
+        (lambda: Reject(""), "1 to 200"),
+        (lambda: Reject("x" * 201), "1 to 200"),
         (lambda: Defer(5), "until of Defer is not a datetime but int: for a time from now, use Defer"),
         (lambda: Defer(timedelta(5)), "until of Defer is not a datetime but timedelta: for a time from now, use Defer"),
         (lambda: Defer(delay=5), r"delay of Defer is not a timedelta but int: use datetime\.timedelta"),
         (lambda: Retry(5), r"after of Retry is not a timedelta but int: use datetime\.timedelta"),
         (lambda: Retry(after="5 s"), "after of Retry is not a timedelta but str"),
-        (lambda: DeadLetter(404), "reason of DeadLetter is not a str but int"),
+        (lambda: Reject(404), "reason of Reject is not a str but int"),
     ],
 )
 def test_an_outcome_that_makes_no_sense_is_refused_where_it_is_made(make, problem: str):
@@ -91,7 +91,7 @@ def test_outcomes_with_the_same_values_are_equal():
 
 
 def test_equal_outcomes_have_one_hash_even_with_values_that_have_none():
-    assert len({Complete({"n": 1}), Complete({"n": 1}), DeadLetter("refused", {"n": 1})}) == 2
+    assert len({Complete({"n": 1}), Complete({"n": 1}), Reject("refused", {"n": 1})}) == 2
 
 
 def test_an_outcome_is_equal_to_what_pickle_makes_of_it():

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from django_pgqueue import DeadLetter, Delivery, Retry, dequeue, enqueue, handler, handlers
+from django_pgqueue import Delivery, Reject, Retry, dequeue, enqueue, handler, handlers
 from django_pgqueue.models import DeadLetter as DeadLetterRow
 from django_pgqueue.payloads import Mismatch, converter
 from django_pgqueue.testing import drain, make_delivery, run_handler
@@ -112,7 +112,7 @@ def test_a_payload_that_does_not_fit_is_refused_and_the_reason_shows_no_value():
         raise AssertionError("it was called")
 
     outcome = run_handler(take, {"number": SECRET, "placed_at": "2026-05-01T12:00:00Z"})
-    assert outcome == DeadLetter("invalid_payload", {"problem": "payload.number is a text, not a whole number"})
+    assert outcome == Reject("invalid_payload", {"problem": "payload.number is a text, not a whole number"})
 
 
 @pytest.mark.django_db

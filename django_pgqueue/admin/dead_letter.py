@@ -1,4 +1,4 @@
-"""Show dead letters: why they died, and actions to redrive or discard them."""
+"""Show dead letters: why they died, and actions to redrive or delete them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from django_pgqueue import codecs
 from django_pgqueue.admin import bulk_actions, encoded, rendering
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
-from django_pgqueue.admin.dead_letter_actions import DISCARD, EDIT
+from django_pgqueue.admin.dead_letter_actions import DELETE_DEAD, EDIT
 from django_pgqueue.admin.death import reason, with_problem
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
@@ -68,7 +68,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     exact_search = ("channel", "handler", "dedupe_key")
     named_by = ("id", "handler", "reason")
     big_columns = (*BulkActionsAdmin.big_columns, "details")
-    actions = ["redrive", "edit", "discard"]
+    actions = ["redrive", "edit", "delete_dead"]
     fieldsets = [
         (None, {"fields": ["id", "channel_shown", "handler", "reason", "details_shown", "fate"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
@@ -84,8 +84,8 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def has_redrive_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.redrive_deadletter")
 
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.discard_deadletter")
+    def has_delete_dead_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("pgqueue.delete_deadletter")
 
     def has_edit_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.edit_deadletter")
@@ -115,7 +115,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
         if item.redriven_at:
             return {}
-        return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "discard": _("Discard")}
+        return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "delete_dead": _("Delete for good")}
 
     def groups(self, queryset: QuerySet[DeadLetter], most: int) -> str:
         """Return the number of dead letters by reason and handler, as the commands count them."""
@@ -224,6 +224,6 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def edit(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
         return edit_payload(self, request, queryset.filter(redriven_at=None), EDIT)
 
-    @admin.action(description=_("Discard selected dead letters"), permissions=["discard"])
-    def discard(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
-        return self.perform(request, queryset.filter(redriven_at=None), DISCARD)
+    @admin.action(description=_("Delete selected dead letters for good"), permissions=["delete_dead"])
+    def delete_dead(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
+        return self.perform(request, queryset.filter(redriven_at=None), DELETE_DEAD)

@@ -12,14 +12,14 @@ from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
 from django_pgqueue.admin.edit_payload import PayloadAction
 from django_pgqueue.admin.message_actions import with_reason
-from django_pgqueue.lifecycle.discard_dead import discard_dead
+from django_pgqueue.lifecycle.delete_dead import delete_dead
 from django_pgqueue.lifecycle.redrive import redrive
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
-class DiscardDeadForm(OptionalReasonForm):
+class DeleteDeadForm(OptionalReasonForm):
     kept = _("Kept in the history.")
 
 
@@ -41,16 +41,16 @@ EDIT = PayloadAction(
     button=_("Redrive"),
     run=redriven_with,
 )
-DISCARD = Action(
-    name="discard",
-    title=_("Discard dead letters"),
+DELETE_DEAD = Action(
+    name="delete_dead",
+    title=_("Delete dead letters for good"),
     consequence=_(
-        "They are deleted for good: no redrive brings them back. A lake keeps what was exported before. Dead letters "
+        "No redrive brings them back. A lake keeps what was exported before. Dead letters "
         "that were redriven are left out."
     ),
-    button=_("Discard for good"),
-    run=lambda ids, cleaned, using: discard_dead(ids, using=using),
-    done={"discarded": ngettext_lazy("%d dead letter is discarded.", "%d dead letters are discarded.")},
+    button=_("Delete for good"),
+    run=lambda ids, cleaned, using: delete_dead(ids, using=using),
+    done={"deleted": ngettext_lazy("%d dead letter is deleted.", "%d dead letters are deleted.")},
     left={
         "redriven": ngettext_lazy(
             "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
@@ -64,7 +64,7 @@ DISCARD = Action(
         ),
         "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
     },
-    logged=with_reason("Discarded"),
-    form=DiscardDeadForm,
+    logged=with_reason("Deleted"),
+    form=DeleteDeadForm,
     flag=DELETION,
 )

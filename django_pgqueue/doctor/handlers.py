@@ -58,7 +58,7 @@ def unknown_handlers(queue: str, rows: list[Row]) -> Finding:
         Severity.WARNING,
         handler_problem(queue, rows, "none of its workers has"),
         "Deploy the release that has the handlers, or correct a wrong name. Each message becomes a dead letter "
-        f"(rejected) {age_text(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it; redrive those "
+        f"(unknown_handler) {age_text(settings.UNKNOWN_HANDLER_GRACE)} after a worker first took it; redrive those "
         "afterwards.",
         handler_facts(queue, rows),
     )

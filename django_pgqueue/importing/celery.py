@@ -62,13 +62,13 @@ def celery_retries(task: Any, notes: list[str]) -> dict[str, str]:
         names = ", ".join(kind.__name__ for kind in automatic)
         if automatic != (Exception,):
             notes.append(
-                f"Only {names} is tried again there. Here every exception is: raise DeadLetter(reason) for others."
+                f"Only {names} is tried again there. Here every exception is: raise Reject(reason) for others."
             )
     else:
         notes.append(
             "self.retry(countdown=60) becomes: raise Retry(after=timedelta(seconds=60)). Other exceptions, which"
         )
-        notes[-1] += " failed it at once there, are tried again here: raise DeadLetter(reason) for those."
+        notes[-1] += " failed it at once there, are tried again here: raise Reject(reason) for those."
     options = {}
     if task.max_retries is None:
         notes.append("max_retries=None, for ever. Choose a large max_attempts: here every message ends.")

@@ -25,7 +25,7 @@ def defer_unknown(
     """Give back messages whose handler is not registered here, so that a worker that has it gets them soon.
 
     The attempt does not count. When the setting UNKNOWN_HANDLER_GRACE has passed since the first time, a message
-    becomes a dead letter with the reason ``rejected``.
+    becomes a dead letter with the reason ``unknown_handler``.
 
     ``deliveries``: one delivery or several. ``errors``: what went wrong, one dict a message with a ``type``; the first
     one is kept with the message. ``skip_lost``: leave lost leases out instead of raising, as in

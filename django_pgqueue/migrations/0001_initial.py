@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="rejected, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="unknown_handler, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
@@ -150,7 +150,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',
-                'permissions': [('redrive_deadletter', 'Can redrive dead letters'), ('edit_deadletter', 'Can redrive dead letters with another payload'), ('discard_deadletter', 'Can discard dead letters')],
+                'permissions': [('redrive_deadletter', 'Can redrive dead letters'), ('edit_deadletter', 'Can redrive dead letters with another payload')],
             },
         ),
         migrations.CreateModel(

@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_dequeue_matching", 1),
         InstallFunction("pgqueue_dequeue_wait", 1),
         InstallFunction("pgqueue_discard", 1),
-        InstallFunction("pgqueue_discard_dead", 1),
+        InstallFunction("pgqueue_delete_dead", 1),
         InstallFunction("pgqueue_drop_partitions", 1),
         InstallFunction("pgqueue_drop_surplus", 1),
         InstallFunction("pgqueue_edit", 1),

@@ -11,7 +11,7 @@ from django_pgqueue.models.triggers import RunsFunction
 
 
 class DeadLetter(models.Model):
-    """A message that could not be completed, kept with its reason until it is redriven, discarded, or dropped by
+    """A message that could not be completed, kept with its reason until it is redriven, deleted, or dropped by
     retention.
 
     ``id`` is the message's. A redrive sets ``redriven_at`` and ``redriven_to``, the id of the new message. The outcome
@@ -40,8 +40,8 @@ class DeadLetter(models.Model):
     reason = models.CharField(
         max_length=200,
         help_text=_(
-            "rejected, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, discarded, "
-            "or the handler's own word"
+            "unknown_handler, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, "
+            "discarded, or the handler's own word"
         ),
     )
     details = Json(null=True)
@@ -64,7 +64,6 @@ class DeadLetter(models.Model):
         permissions = [
             ("redrive_deadletter", "Can redrive dead letters"),
             ("edit_deadletter", "Can redrive dead letters with another payload"),
-            ("discard_deadletter", "Can discard dead letters"),
         ]
 
         triggers = [

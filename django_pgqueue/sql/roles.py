@@ -97,7 +97,7 @@ OPERATOR = ClientKind(
     (
         *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "channel_erase",
         "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
-        "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "discard_dead", "edit",
+        "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "delete_dead", "edit",
         "limit_set", "limit_drop", "limit_pause", "limit_resume", "handler_pause", "handler_resume",
         "schedule_run", "sweep", "prune", "prune_queues", "measure", "schedule_prune", "repair",
     ),

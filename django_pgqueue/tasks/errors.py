@@ -18,7 +18,7 @@ QUEUE_ERRORS = {
     "Unreadable": "django_pgqueue.exceptions.InvalidMessage",
     "PayloadUndecodable": "django_pgqueue.exceptions.PayloadUndecodable",
 }
-DEAD_LETTER = "django_pgqueue.outcomes.DeadLetter"
+DEAD_LETTER = "django_pgqueue.outcomes.Reject"
 CANCELLED = "django_pgqueue.outcomes.Cancelled"
 ERROR = "django_pgqueue.exceptions.PgQueueError"
 
@@ -43,7 +43,7 @@ def dead_letter_error(reason: str, details: Any) -> TaskError:
     """Return the error of a dead letter that the handler or an operator requested, with its reason and details."""
     if isinstance(details, dict) and {"type", "traceback"} <= details.keys():
         return attempt_error(details)
-    text = f"DeadLetter: {reason}" if details is None else f"DeadLetter: {reason}: {details}"
+    text = f"Reject: {reason}" if details is None else f"Reject: {reason}: {details}"
     return TaskError(exception_class_path=DEAD_LETTER, traceback=f"{text}\n")
 
 

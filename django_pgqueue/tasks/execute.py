@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.outcomes import Complete, DeadLetter, Outcome
+from django_pgqueue.outcomes import Complete, Outcome, Reject
 from django_pgqueue.tasks import result
 from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started
 from django_pgqueue.tasks.message import arguments_of
@@ -40,10 +40,10 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
 
 def call_arguments(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of the task. Raises DeadLetter for a payload that does not have them."""
+    """Return the arguments of the task. Raises Reject for a payload that does not have them."""
     found = arguments_of(delivery.payload)
     if found is None:
-        raise DeadLetter(
+        raise Reject(
             "invalid_arguments", "The payload of a task is an object with the list args and the object kwargs."
         )
     return found
@@ -62,5 +62,5 @@ def outcome_of(value: Any) -> Outcome:
         value = normalize_json(value)
         to_json(value, "return value")
     except (TypeError, ValueError, RecursionError) as error:
-        return DeadLetter("not_json", describe_error(error))
+        return Reject("not_json", describe_error(error))
     return Complete(value)

@@ -9,7 +9,7 @@ from django.db import Error
 from django.utils import timezone
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.outcomes import Complete, DeadLetter
+from django_pgqueue.outcomes import Complete, Reject
 from django_pgqueue.signals import message_cancelled, message_completed, message_dead_lettered
 from django_pgqueue.tasks import registry
 from django_pgqueue.tasks.compat import (
@@ -59,7 +59,7 @@ def failure_of(signal: Any, outcome: Any, error: Mapping[str, Any] | None) -> Ta
     """Return the error of a message that was cancelled or dead-lettered."""
     if signal is message_cancelled:
         return archived_error("cancelled", {"reason": getattr(outcome, "reason", "")})
-    if isinstance(outcome, DeadLetter):
+    if isinstance(outcome, Reject):
         return dead_letter_error(outcome.reason, outcome.details)
     return attempt_error(error or {})
 

@@ -73,7 +73,7 @@ class ImmediateBackend(Recording, Immediate):
     """Extend Django's immediate backend, which runs each task when it is enqueued, for tasks with the options of this
     queue.
 
-    There is no later delivery: a task that returns Retry, Defer or DeadLetter has failed, with that as its error.
+    There is no later delivery: a task that returns Retry, Defer or Reject has failed, with that as its error.
     """
 
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
@@ -106,7 +106,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def value_of(answer: Any) -> Any:
-    """Return what a task returned. Raises an outcome, such as DeadLetter, because no worker is there to settle it."""
+    """Return what a task returned. Raises an outcome, such as Reject, because no worker is there to settle it."""
     if isinstance(answer, Outcome):
         raise answer
     return answer

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from django_pgqueue import Complete, DeadLetter, Delivery, NewMessage, enqueue_many, handler, schedule
+from django_pgqueue import Complete, Delivery, NewMessage, Reject, enqueue_many, handler, schedule
 from flights.channels import OFFICE, PASSENGERS, QUEUE, TOWER
 from flights.models import AircraftLog, Departure, RouteStatistics
 
@@ -18,7 +18,7 @@ UNLUCKY: Final = 3
 
 
 @handler("flights.depart", queue=QUEUE, atomic=True, batch=100)
-def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
+def depart(deliveries: Sequence[Delivery]) -> dict[int, Reject]:
     """Keep the aircraft log and the route statistics; refuse what never departed.
 
     ``batch``: many messages in one call, so that the ORM is asked once for all of them. ``atomic``: what is written
@@ -30,7 +30,7 @@ def depart(deliveries: Sequence[Delivery]) -> dict[int, DeadLetter]:
     for delivery in deliveries:
         departure = departures[delivery.payload["departure"]]
         if departure.departed_at is None:
-            refused[delivery.id] = DeadLetter("never_departed", {"flight": str(departure)})
+            refused[delivery.id] = Reject("never_departed", {"flight": str(departure)})
         else:
             flown.append(departure)
     AircraftLog.objects.bulk_create(

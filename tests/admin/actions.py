@@ -16,7 +16,7 @@ ALLOWED = {
     ("channel", "erase"): "erase_channel",
     ("deadletter", "redrive"): "redrive_deadletter",
     ("deadletter", "edit"): "edit_deadletter",
-    ("deadletter", "discard"): "discard_deadletter",
+    ("deadletter", "delete_dead"): "delete_deadletter",
     ("message", "retry_now"): "reschedule_message",
     ("message", "reschedule"): "reschedule_message",
     ("message", "edit"): "edit_message",

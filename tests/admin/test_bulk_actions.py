@@ -211,23 +211,23 @@ def test_a_dead_letter_is_redriven_with_another_payload(admin_client: Client) ->
     assert notices(again) == "Select one row: a payload is edited alone."
 
 
-def test_dead_letters_are_discarded(admin_client: Client) -> None:
+def test_dead_letters_are_deleted(admin_client: Client) -> None:
     first, second, redriven = make_dead(3)
     act(admin_client, "deadletter", "redrive", redriven.pk, confirmed="yes")
     pks = (first.pk, second.pk, redriven.pk)
-    text = act(admin_client, "deadletter", "discard", *pks).content.decode()
+    text = act(admin_client, "deadletter", "delete_dead", *pks).content.decode()
     assert "<h2>2 dead letters</h2>" in text
     assert "no redrive brings them back" in text
     assert DeadLetter.objects.count() == 3
-    response = act(admin_client, "deadletter", "discard", *pks, confirmed="yes", shown="2", reason="a test run")
-    assert notices(response) == "2 dead letters are discarded."
+    response = act(admin_client, "deadletter", "delete_dead", *pks, confirmed="yes", shown="2", reason="a test run")
+    assert notices(response) == "2 dead letters are deleted."
     assert DeadLetter.objects.get().pk == redriven.pk
     entries = LogEntry.objects.order_by("-pk")[:2]
     assert {entry.object_id for entry in entries} == {str(first.pk), str(second.pk)}
-    assert {(entry.action_flag, entry.change_message) for entry in entries} == {(DELETION, "Discarded: a test run")}
+    assert {(entry.action_flag, entry.change_message) for entry in entries} == {(DELETION, "Deleted: a test run")}
 
 
-def test_all_dead_letters_that_match_are_discarded_in_batches(
+def test_all_dead_letters_that_match_are_deleted_in_batches(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_actions, "BATCH_ROWS", 2)
@@ -235,19 +235,19 @@ def test_all_dead_letters_that_match_are_discarded_in_batches(
     make_dead(4, reason="spam")
     [other] = make_dead()
     path = f"{address('deadletter')}?reason=spam"
-    page = admin_client.post(path, everything("discard", confirmed="", index="0")).content.decode()
+    page = admin_client.post(path, everything("delete_dead", confirmed="", index="0")).content.decode()
     assert "<h2>4 dead letters</h2>" in page
-    response = admin_client.post(path, everything("discard", reason="", shown="4"))
-    assert notices(response) == "4 dead letters are discarded."
+    response = admin_client.post(path, everything("delete_dead", reason="", shown="4"))
+    assert notices(response) == "4 dead letters are deleted."
     assert DeadLetter.objects.get().pk == other.pk
-    assert [name.split(",")[0] for name, text, _ in logged() if text == "Discarded."] == ["2 dead letters"] * 2
+    assert [name.split(",")[0] for name, text, _ in logged() if text == "Deleted."] == ["2 dead letters"] * 2
 
 
-def test_what_a_lake_lacks_is_not_discarded(admin_client: Client, settings: Any) -> None:
+def test_a_dead_letter_that_a_lake_lacks_is_not_deleted(admin_client: Client, settings: Any) -> None:
     settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
     [letter] = make_dead()
-    response = act(admin_client, "deadletter", "discard", letter.pk, confirmed="yes")
-    assert notices(response) == "0 dead letters are discarded. | 1 dead letter stays until a lake has it."
+    response = act(admin_client, "deadletter", "delete_dead", letter.pk, confirmed="yes")
+    assert notices(response) == "0 dead letters are deleted. | 1 dead letter stays until a lake has it."
     assert logged() == []
 
 

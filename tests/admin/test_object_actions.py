@@ -34,7 +34,7 @@ def test_a_message_has_the_acts_of_its_state(admin_client: Client) -> None:
 
 def test_a_dead_letter_has_acts_until_it_is_redriven(admin_client: Client) -> None:
     [letter] = make_dead()
-    assert list(buttons(admin_client, "deadletter", letter.pk)) == ["redrive", "edit", "discard"]
+    assert list(buttons(admin_client, "deadletter", letter.pk)) == ["redrive", "edit", "delete_dead"]
     press(admin_client, "deadletter", letter.pk, "redrive", confirmed="yes")
     assert buttons(admin_client, "deadletter", letter.pk) == {}
 
@@ -107,13 +107,13 @@ def test_an_act_is_on_this_object_whatever_else_is_posted(admin_client: Client) 
 def test_when_the_object_is_gone_the_list_follows(admin_client: Client, filters: str) -> None:
     [letter] = make_dead()
     response = press(
-        admin_client, "deadletter", letter.pk, "discard", filters, confirmed="yes", reason="a test", shown="1"
+        admin_client, "deadletter", letter.pk, "delete_dead", filters, confirmed="yes", reason="a test", shown="1"
     )
-    assert notices(response) == "1 dead letter is discarded."
+    assert notices(response) == "1 dead letter is deleted."
     assert response["Location"] == address("deadletter") + ("?status__exact=3" if filters else "")
     entry = LogEntry.objects.get()
-    assert (entry.action_flag, entry.change_message, entry.object_id) == (DELETION, "Discarded: a test", str(letter.pk))
-    response = press(admin_client, "deadletter", letter.pk, "discard")
+    assert (entry.action_flag, entry.change_message, entry.object_id) == (DELETION, "Deleted: a test", str(letter.pk))
+    response = press(admin_client, "deadletter", letter.pk, "delete_dead")
     assert (notices(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
 
 

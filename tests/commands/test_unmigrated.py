@@ -22,7 +22,7 @@ from tests.support.sql import sql
 
 BARE = "pgqueue_test_bare"
 ARGUMENTS: dict[str, list[str]] = {
-    "discarddeadletters": [],
+    "deletedeadletters": [],
     "queuechannel": ["set", "acme"],
     "queuedurability": [],
     "queuedrop": ["mails"],

@@ -35,7 +35,7 @@ def _scene(db: None) -> Iterator[None]:
     enqueue_many([mail] * 1_300)
     pass_time(minutes=5)
     enqueue_many([NewMessage(handler="report.make")] * 3)
-    dead_letter(dequeue("mails", limit=9, lease=timedelta(hours=1)), reason="rejected")
+    dead_letter(dequeue("mails", limit=9, lease=timedelta(hours=1)), reason="unknown_handler")
     dequeue("mails", limit=8, lease=timedelta(hours=1), worker="worker-3:4711")
     Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1")
     queue_pause(queue="mails")

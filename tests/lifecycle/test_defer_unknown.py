@@ -70,7 +70,7 @@ def test_it_is_dead_lettered_when_the_grace_has_passed_since_the_first_time():
     wait(minutes=1)
     assert give_back(*dequeue()) == {sent.id: "dead_lettered"}
     letter = DeadLetter.objects.get()
-    assert (letter.id, letter.reason, len(letter.errors)) == (sent.id, "rejected", 1)
+    assert (letter.id, letter.reason, len(letter.errors)) == (sent.id, "unknown_handler", 1)
 
 
 def test_the_setting_says_how_long(settings: Any):

@@ -74,7 +74,7 @@ VERBS = """
     reschedule          .        .       x         .       .
     lease_release       .        .       x         .       .
     discard             .        .       x         .       .
-    discard_dead        .        .       x         .       .
+    delete_dead        .        .       x         .       .
     edit                .        .       x         .       .
     schedule_run        .        .       x         .       .
     lake_exported       .        .       .         .       x

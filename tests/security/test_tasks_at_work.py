@@ -114,7 +114,7 @@ def test_tasks_are_enqueued_run_and_read_by_roles_that_may_do_that_alone(
         "add_slowly": ["SUCCESSFUL", 3, [], 1],
         "fail_once": ["SUCCESSFUL", [2, "RUNNING", 1], ["builtins.KeyError"], 2],
         "fail": ["FAILED", None, ["builtins.ValueError", "builtins.ValueError"], 2],
-        "refuse": ["FAILED", None, ["django_pgqueue.outcomes.DeadLetter"], 1],
+        "refuse": ["FAILED", None, ["django_pgqueue.outcomes.Reject"], 1],
     }
     # The errors of earlier attempts are in tables that a worker may not read.
     for heard in ("add SUCCESSFUL 0", "fail_once SUCCESSFUL 0", "fail FAILED 1", "refuse FAILED 1"):

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 
 from django_pgqueue import Constant, Defer, Retry
-from django_pgqueue.outcomes import DeadLetter
+from django_pgqueue.outcomes import Reject
 from django_pgqueue.tasks import options
 from django_pgqueue.tasks.compat import task
 
@@ -94,7 +94,7 @@ def answer(outcome: str) -> Any:
         case "retry":
             raise Retry(after=timedelta(hours=1), error="later")
         case "refuse":
-            raise DeadLetter("no_such_order", {"order": 7})
+            raise Reject("no_such_order", {"order": 7})
     return None
 
 

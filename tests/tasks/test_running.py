@@ -81,7 +81,7 @@ def test_a_task_may_refuse_itself_for_good(drain: Drain) -> None:
     assert drain() == {"dead_lettered": 1}
     [error] = refreshed(result).errors
     assert result.status == TaskResultStatus.FAILED
-    assert error.exception_class_path == "django_pgqueue.outcomes.DeadLetter"
+    assert error.exception_class_path == "django_pgqueue.outcomes.Reject"
     assert "no_such_order" in error.traceback
     assert result.attempts == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_pgqueue.outcomes import Complete, DeadLetter, Defer
+from django_pgqueue.outcomes import Complete, Defer, Reject
 from django_pgqueue.tasks import options
 from django_pgqueue.tasks.compat import task
 
@@ -34,7 +34,7 @@ def answer(kind: str) -> Any:
         return Complete(result="done")
     if kind == "defer":
         return Defer()
-    raise {"raised": Complete(result="done"), "dead": DeadLetter("unwanted")}.get(kind, KeyError(kind))
+    raise {"raised": Complete(result="done"), "dead": Reject("unwanted")}.get(kind, KeyError(kind))
 
 
 @task(takes_context=True)

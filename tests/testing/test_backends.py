@@ -91,7 +91,7 @@ def test_the_immediate_one_runs_and_records():
 def test_the_immediate_one_knows_our_outcomes():
     for kind in ("complete", "raised"):
         assert now(defined.answer).enqueue(kind).return_value == "done"
-    for kind, name in (("dead", "DeadLetter"), ("defer", "Defer"), ("other", "KeyError")):
+    for kind, name in (("dead", "Reject"), ("defer", "Defer"), ("other", "KeyError")):
         result = now(defined.answer).enqueue(kind)
         assert result.status == TaskResultStatus.FAILED
         assert result.errors[0].exception_class_path.endswith(name)

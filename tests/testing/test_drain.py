@@ -10,9 +10,9 @@ from django.db import transaction
 from django_pgqueue import (
     Complete,
     Constant,
-    DeadLetter,
     Defer,
     NewMessage,
+    Reject,
     Retry,
     channel_set,
     complete,
@@ -128,7 +128,7 @@ def test_a_pause_that_is_over_at_once_is_still_a_pause(put_off):
 def test_outcomes_are_no_errors():
     @handler("t.answer")
     def answer(delivery):
-        raise {"dead": DeadLetter("unwanted"), "retry": Retry(error="busy"), "defer": Defer(delay=timedelta(1))}[
+        raise {"dead": Reject("unwanted"), "retry": Retry(error="busy"), "defer": Defer(delay=timedelta(1))}[
             delivery.payload
         ]
 
@@ -138,7 +138,7 @@ def test_outcomes_are_no_errors():
     drained = drain()
 
     assert drained.counts == {"dead_lettered": 1, "retried": 1, "deferred": 1}
-    assert [type(item.outcome) for item in drained] == [DeadLetter, Retry, Defer]
+    assert [type(item.outcome) for item in drained] == [Reject, Retry, Defer]
 
 
 def test_what_is_for_later_waits_unless_it_is_asked_for_and_comes_in_its_order(calls):

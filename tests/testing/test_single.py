@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from django_pgqueue import Complete, DeadLetter, Delivery, Retry, handler
+from django_pgqueue import Complete, Delivery, Reject, Retry, handler
 from django_pgqueue.exceptions import HandlerError, InvalidMessage, UnknownHandler
 from django_pgqueue.testing import make_delivery, run_handler
 
@@ -16,10 +16,10 @@ def test_the_outcome_is_returned_whether_it_was_returned_or_raised():
     @handler("t.answer")
     def answer(delivery):
         if delivery.payload == "raise":
-            raise DeadLetter("unwanted")
+            raise Reject("unwanted")
         return Retry() if delivery.payload == "return" else None
 
-    assert isinstance(run_handler("t.answer", "raise"), DeadLetter)
+    assert isinstance(run_handler("t.answer", "raise"), Reject)
     assert isinstance(run_handler("t.answer", "return"), Retry)
     assert isinstance(run_handler(answer), Complete)
 

@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry, handlers
+from django_pgqueue import Complete, Defer, Delivery, Reject, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
 from tests.support.sql import sql
@@ -34,7 +34,7 @@ Start = Callable[..., Any]
         (Complete(result=7), "completed"),
         (Defer(delay=timedelta(hours=1)), "live: scheduled"),
         (Retry(after=timedelta(hours=1)), "live: scheduled"),
-        (DeadLetter("refused"), "dead: refused"),
+        (Reject("refused"), "dead: refused"),
     ],
     ids=["complete", "defer", "retry", "dead_letter"],
 )
@@ -173,7 +173,7 @@ def test_a_batch_is_one_call(start: Start, register: Register) -> None:
         await asyncio.sleep(0)
         if any(delivery.payload == ["bad"] for delivery in deliveries):
             raise ValueError("bad")
-        return {delivery.id: DeadLetter("no") for delivery in deliveries if delivery.payload == ["no"]}
+        return {delivery.id: Reject("no") for delivery in deliveries if delivery.payload == ["no"]}
 
     register("batch", batch, batch=10)
     scripts(20, handler="batch")

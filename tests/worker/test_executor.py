@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_pgqueue import Complete, DeadLetter, Defer, Delivery, Retry
+from django_pgqueue import Complete, Defer, Delivery, Reject, Retry
 from django_pgqueue.outcomes import Outcome
 from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing_handler, run_function
 from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
@@ -26,7 +26,7 @@ def test_nothing_returned_is_done() -> None:
     assert isinstance(execute(lambda delivery: None, DELIVERY).outcome, Complete)
 
 
-@pytest.mark.parametrize("outcome", [Complete(1), Defer(delay=timedelta(1)), Retry(), DeadLetter("refused")])
+@pytest.mark.parametrize("outcome", [Complete(1), Defer(delay=timedelta(1)), Retry(), Reject("refused")])
 def test_an_outcome_may_be_returned_or_raised(outcome: Outcome) -> None:
     returned = execute(lambda delivery: outcome, DELIVERY)
     raised = execute(raising(outcome), DELIVERY)
@@ -100,7 +100,7 @@ def test_an_async_handler_is_named_without_a_warning_of_a_forgotten_await() -> N
 def test_a_message_without_a_handler_waits_and_will_be_rejected() -> None:
     execution = missing_handler(DELIVERY)
     assert execution.outcome == HandlerMissing()
-    assert execution.reason == "rejected"
+    assert execution.reason == "unknown_handler"
     assert "No handler is called 'h'" in execution.error["message"]
 
 
@@ -119,7 +119,7 @@ class TestBatch:
         assert all(isinstance(outcome, Complete) for outcome in self.outcomes(lambda deliveries: None))
 
     def test_outcomes_go_by_id(self) -> None:
-        refused = DeadLetter("refused")
+        refused = Reject("refused")
         first, second = self.outcomes(lambda deliveries: {8: refused})
         assert isinstance(first, Complete)
         assert second is refused

@@ -11,7 +11,7 @@ import pytest
 from django.db import ProgrammingError
 from psycopg.errors import UndefinedFunction
 
-from django_pgqueue import DeadLetter, channel_set
+from django_pgqueue import Reject, channel_set
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.settle.ledger import short_duration
 from tests.worker.conftest import Process, script
@@ -57,7 +57,7 @@ def test_what_went_wrong_names_queue_and_channel(
 ) -> None:
     settings.DEBUG = False
     channel_set(channel="acme", queue="default")
-    register("refuses", lambda delivery: DeadLetter("nothing_to_pay"))
+    register("refuses", lambda delivery: Reject("nothing_to_pay"))
     number = script(handler="refuses", channel="acme")
     failing = script(["raise", "no such order"], channel="acme", max_attempts=2)
     drain()

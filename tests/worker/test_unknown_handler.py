@@ -61,7 +61,7 @@ def test_it_is_rejected_when_the_grace_has_passed(start: Callable[..., QueueWork
     message = script(handler="nobody", max_attempts=1)
     with override_settings(DJANGO_PGQUEUE={"UNKNOWN_HANDLER_GRACE": timedelta(seconds=1)}):
         start(maintenance=True)
-        eventually(lambda: where(message) == "dead: rejected")
+        eventually(lambda: where(message) == "dead: unknown_handler")
     letter = DeadLetter.objects.get(id=message)
     assert [error["type"] for error in letter.errors] == ["django_pgqueue.exceptions.UnknownHandler"]
     assert letter.dead_at - letter.created_at > timedelta(seconds=1)

@@ -72,7 +72,7 @@ def run_maintenance() -> dict[str, Any]:
     """Retention, also the one that waits for a lake, the doctor, and what is left of a dead letter."""
     from django.test import override_settings
 
-    from django_pgqueue import discard_dead, prune
+    from django_pgqueue import delete_dead, prune
     from django_pgqueue.doctor import examine
     from django_pgqueue.models import ArchivedMessage, DeadLetter
 
@@ -88,12 +88,12 @@ def run_maintenance() -> dict[str, Any]:
     letters = list(DeadLetter.objects.values_list("pk", flat=True))
     with override_settings(DJANGO_PGQUEUE={"KEEP_UNTIL_EXPORTED": True}):
         kept = prune()
-        results["discarded"] = [*discard_dead(letters).values()]
+        results["discarded"] = [*delete_dead(letters).values()]
         results["checks of settings"] = [message.id for message in checks.run_checks()]
     dropped = prune()
     results["kept"] = [kept.partitions_kept, kept.partitions_dropped]
     results["dropped"] = [dropped.partitions_kept, dropped.partitions_dropped]
-    results["discarded"] += discard_dead(letters).values()
+    results["discarded"] += delete_dead(letters).values()
     results["doctor"] = sorted({finding.code for finding in examine().findings} - THROWAWAY)
     return results
 

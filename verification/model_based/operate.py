@@ -83,12 +83,12 @@ def discard_one(model: Model, number: int) -> str:
     return "discarded"
 
 
-def discard_dead(model: Model, ids: Sequence[int], alone: bool = True) -> Outcomes:
-    """``alone``: no other call discards at this moment."""
-    return [(number, discard_dead_one(model, number, alone)) for number in sorted(set(ids))]
+def delete_dead(model: Model, ids: Sequence[int], alone: bool = True) -> Outcomes:
+    """``alone``: no other call deletes at this moment."""
+    return [(number, delete_dead_one(model, number, alone)) for number in sorted(set(ids))]
 
 
-def discard_dead_one(model: Model, number: int, alone: bool) -> str:
+def delete_dead_one(model: Model, number: int, alone: bool) -> str:
     letter = model.dead.get(number)
     if letter is None:
         return "not_found"
@@ -97,7 +97,7 @@ def discard_dead_one(model: Model, number: int, alone: bool) -> str:
     if not alone or not model.free(number):
         return "busy"
     del model.dead[number]
-    return "discarded"
+    return "deleted"
 
 
 def edit(model: Model, number: int, payload: int) -> str:

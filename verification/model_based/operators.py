@@ -15,7 +15,7 @@ from .states import SECOND
 from .strategies import PLACES, delays, numbers, reasons
 
 RESCHEDULE = "SELECT id, outcome, refusal FROM pgqueue_reschedule(%s, %s)"
-VERBS = ["reschedule", "lease_release", "discard", "discard_dead", "edit", "queue_purge", "overflow"]
+VERBS = ["reschedule", "lease_release", "discard", "delete_dead", "edit", "queue_purge", "overflow"]
 picks = st.lists(numbers, min_size=1, max_size=3)
 
 
@@ -50,11 +50,11 @@ class OperatorMachine(QueueMachine):
         answer = self.queue.rows("SELECT * FROM pgqueue_discard(%s, %s)", ids, reason)
         self.agree(answer, lambda: operate.discard(self.model, ids))
 
-    def discard_dead(self, picks: list[int]) -> None:
+    def delete_dead(self, picks: list[int]) -> None:
         known = [*self.model.dead, *[*self.model.messages][:1], 10_000]
         ids = [known[pick % len(known)] for pick in picks]
-        answer = self.queue.rows("SELECT * FROM pgqueue_discard_dead(%s)", ids)
-        self.agree(answer, lambda: operate.discard_dead(self.model, ids))
+        answer = self.queue.rows("SELECT * FROM pgqueue_delete_dead(%s)", ids)
+        self.agree(answer, lambda: operate.delete_dead(self.model, ids))
 
     def edit(self, picks: list[int]) -> None:
         [number] = self.known(picks[:1])

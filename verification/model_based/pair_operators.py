@@ -69,8 +69,8 @@ class PairOperators(Sides):
             False,
         )
 
-    @rule(n=who, first=st.sampled_from([None, "discard", "redrive"]))
-    def discard_dead(self, n: int, first: str | None) -> None:
+    @rule(n=who, first=st.sampled_from([None, "delete_dead", "redrive"]))
+    def delete_dead(self, n: int, first: str | None) -> None:
         """All that it sees. ``first``: what the other does with some before, maybe in a transaction that is open."""
         if not self.committed.dead:
             self.discard(n, [0, 1, 2])
@@ -78,18 +78,18 @@ class PairOperators(Sides):
         if first == "redrive":
             self.redrive(1 - n)
         elif first:
-            self.discard_these(1 - n, ids[:1])
-        self.discard_these(n, ids)
+            self.delete_these(1 - n, ids[:1])
+        self.delete_these(n, ids)
 
-    def discard_these(self, n: int, ids: list[int]) -> None:
-        alone = not self.other(n).discards
+    def delete_these(self, n: int, ids: list[int]) -> None:
+        alone = not self.other(n).deletes
         self.call(
             n,
-            lambda queue: queue.rows("SELECT * FROM pgqueue_discard_dead(%s)", ids),
-            lambda model, _: operate.discard_dead(model, ids, alone),
+            lambda queue: queue.rows("SELECT * FROM pgqueue_delete_dead(%s)", ids),
+            lambda model, _: operate.delete_dead(model, ids, alone),
             False,
         )
-        self.sides[n].discards |= alone and self.sides[n].open
+        self.sides[n].deletes |= alone and self.sides[n].open
 
     @rule(n=who, pick=numbers)
     def edit(self, n: int, pick: int) -> None:

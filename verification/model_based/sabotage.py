@@ -32,7 +32,7 @@ OPERATORS = (
         "a discarded message keeps its token", "discard",
         "= gen_random_uuid()", "= coalesce(m.lease_token, gen_random_uuid())",
     ),
-    Defect("redriven letters are discarded", "discard_dead", " AND d.redriven_at IS NULL", ""),
+    Defect("redriven letters are deleted", "delete_dead", " AND d.redriven_at IS NULL", ""),
     Defect("an edit changes leased messages", "edit", WAITING, ANY),
     Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip

@@ -27,7 +27,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 @dataclass(slots=True)
 class Side:
     """A session. ``touched``: messages whose rows it has locked; ``fills``: channels whose count it holds;
-    ``ticks``, ``discards``: the other side may not."""
+    ``ticks``, ``deletes``: the other side may not."""
 
     queue: Queue
     view: Model = field(default_factory=Model)
@@ -35,7 +35,7 @@ class Side:
     touched: frozenset[int] = frozenset()
     fills: frozenset[str] = frozenset()
     ticks: bool = False
-    discards: bool = False
+    deletes: bool = False
 
 
 class Sides(RuleBasedStateMachine):
@@ -108,7 +108,7 @@ class Sides(RuleBasedStateMachine):
 
     def close(self, n: int) -> None:
         side = self.sides[n]
-        side.open = side.ticks = side.discards = False
+        side.open = side.ticks = side.deletes = False
         side.touched, side.fills = frozenset(), frozenset()
 
     def dequeue(self, n: int, limit: int) -> None:

@@ -1,7 +1,7 @@
 -- Settles leased messages as dead letters: moves them to pgqueue_dead_letter with a reason, in one statement.
 -- Caller: pgqueue_defer, pgqueue_defer_unknown, pgqueue_discard, pgqueue_retry; lifecycle.dead_letter.
--- p_reasons: short words, by convention rejected | failed | poison | timed_out or the handler's own; p_details: a JSON
--- object for each message.
+-- p_reasons: short words, by convention rejected | unknown_handler | failed | poison | timed_out or the handler's
+--   own. p_details: a JSON object for each message.
 -- Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, except for messages that this lease has
 --   settled before.
 -- An ordered channel with on_dead = pause is paused.

@@ -2,9 +2,9 @@
 -- another worker may know it.
 -- Caller: lifecycle.defer_unknown.
 -- p_errors: one JSON object for each message, with a type. It is kept with the message the first time; p_grace after
--- that, the message is dead-lettered as rejected. Until then the attempt is given back, and each pause is as long as
--- the message has waited so far, from 1 second to a tenth of p_grace. A message whose cancellation was requested goes
--- to the archive instead.
+-- that, the message is dead-lettered as unknown_handler. Until then the attempt is given back, and each pause is as
+-- long as the message has waited so far, from 1 second to a tenth of p_grace. A message whose cancellation was
+-- requested goes to the archive instead.
 -- Returns id and outcome: deferred, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left
 --   out, except for messages that this lease has settled before: they return the outcome of that time.
 -- Locks: the messages (lock order, step 2), in the order of ids.
@@ -69,7 +69,8 @@ BEGIN
     IF v_late IS NOT NULL THEN
         RETURN QUERY
         SELECT d, 'dead_lettered'
-        FROM pgqueue_dead_letter(v_late, v_late_tokens, array_fill('rejected'::text, ARRAY[cardinality(v_late)])) AS d;
+        FROM pgqueue_dead_letter(
+            v_late, v_late_tokens, array_fill('unknown_handler'::text, ARRAY[cardinality(v_late)])) AS d;
     END IF;
 END;
 $$;

@@ -5,8 +5,8 @@
 -- status of a message: 1 ready, 2 leased, 3 scheduled (Message.Status in Python).
 -- Advisory locks are tried and never waited for. 7205 stands for this package; 7205, 9 belongs to the clock of tests.
 --   7205, 1      one tick at a time: tick
---   7205, 2      one prune at a time, and no discard of dead letters beside it: prune, prune_queues,
---                discard_dead, channel_erase
+--   7205, 2      one prune at a time, and no deletion of dead letters beside it: prune, prune_queues,
+--                delete_dead, channel_erase
 --   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
 --   hash, 7205   one transaction at a time makes the lane of a channel, or the gate of a queue: lock_lane,

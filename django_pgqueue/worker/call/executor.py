@@ -14,7 +14,7 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
-from django_pgqueue.outcomes import Cancelled, Complete, DeadLetter, Defer, Outcome, Retry
+from django_pgqueue.outcomes import Cancelled, Complete, Defer, Outcome, Reject, Retry
 from django_pgqueue.signatures import BackoffFunction
 from django_pgqueue.worker.call.failure import describe_error
 
@@ -50,7 +50,7 @@ class Execution:
     """
 
     delivery: Delivery
-    outcome: Complete | Defer | Retry | DeadLetter | Cancelled
+    outcome: Complete | Defer | Retry | Reject | Cancelled
     error: Mapping[str, Any] | None = None
     reason: str = "failed"
     raised: bool = False
@@ -211,7 +211,7 @@ def execution_of_outcome(delivery: Delivery, answer: Any, *, raised: bool = Fals
                 "message": describe_error(Exception(answer.error))["message"],
             }
             return Execution(delivery, answer, error, raised=raised, seconds=seconds)
-        case Complete() | Defer() | DeadLetter() | Cancelled():
+        case Complete() | Defer() | Reject() | Cancelled():
             return Execution(delivery, answer, raised=raised, seconds=seconds)
     return failed_execution(delivery, invalid_answer(delivery, answer), seconds=seconds)
 
@@ -246,7 +246,7 @@ def missing_handler(delivery: Delivery) -> Execution:
     hint = "Define it in handlers.py of an installed app, and restart the workers."
     error = UnknownHandler(f"No handler is called {delivery.handler!r} in this worker.", hint=hint)
     log_unknown(delivery)
-    return Execution(delivery, HandlerMissing(), describe_error(error), "rejected")
+    return Execution(delivery, HandlerMissing(), describe_error(error), "unknown_handler")
 
 
 def log_unknown(delivery: Delivery) -> None:
@@ -274,7 +274,7 @@ def invalid_answer(delivery: Delivery, answer: Any, *, batch: bool = False) -> H
     warn about it.
     """
     kind = type(answer).__name__
-    hint = "Return None, or Complete(result=…), Defer, Retry or DeadLetter."
+    hint = "Return None, or Complete(result=…), Defer, Retry or Reject."
     if batch:
         hint = "It takes a batch: return None, or a dict of outcomes by the ids of its messages."
     if inspect.iscoroutine(answer):

@@ -1,6 +1,6 @@
 """Run atomic handlers: the writes of a handler and the settlement of its messages commit together, or not at all.
 
-An outcome that the handler returns (None, Complete, Defer, DeadLetter, Cancelled) is settled in its transaction. An
+An outcome that the handler returns (None, Complete, Defer, Reject, Cancelled) is settled in its transaction. An
 exception, also a raised outcome, and a Retry in any case roll the writes back; then the completer writes the outcome.
 """
 
@@ -16,7 +16,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
-from django_pgqueue.outcomes import DeadLetter, Retry
+from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.call.failure import describe_error
 from django_pgqueue.worker.database import end_transactions, opened_connections
@@ -68,7 +68,7 @@ class Atomic:
         except TransactionEnded as error:
             # The handler must not run again, because its committed writes would be there twice.
             self._keeper.settling(deliveries, now=False)
-            refused = DeadLetter("transaction_ended", describe_error(error))
+            refused = Reject("transaction_ended", describe_error(error))
             return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
@@ -134,7 +134,7 @@ class Atomic:
                 HandlerError(
                     "The handler settled its own message, which the worker does when the handler has returned: what it "
                     "wrote is rolled back.",
-                    hint="Return Complete(…), Defer(…) or DeadLetter(…) instead of calling a function that settles.",
+                    hint="Return Complete(…), Defer(…) or Reject(…) instead of calling a function that settles.",
                 ),
             )
             for delivery in deliveries

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.dispatch import Signal
 
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.outcomes import Complete, DeadLetter, Defer
+from django_pgqueue.outcomes import Complete, Defer, Reject
 from django_pgqueue.signals import (
     message_cancelled,
     message_completed,
@@ -79,7 +79,7 @@ class Ledger:
             self._totals[event] += len(executions)
         for execution in executions if logger.isEnabledFor(level_of(event)) else ():
             # A handler that refuses a message on purpose has not failed.
-            refused = isinstance(execution.outcome, DeadLetter)
+            refused = isinstance(execution.outcome, Reject)
             level = logging.INFO if refused else level_of(event)
             if logger.isEnabledFor(level):
                 logger.log(
@@ -133,7 +133,7 @@ class Ledger:
 
 def reason_of(execution: Execution) -> str:
     """Return the reason of the dead letter that the execution became."""
-    return execution.outcome.reason if isinstance(execution.outcome, DeadLetter) else execution.reason
+    return execution.outcome.reason if isinstance(execution.outcome, Reject) else execution.reason
 
 
 def short_duration(seconds: float) -> str:
@@ -150,7 +150,7 @@ def describe_execution(execution: Execution) -> str:
     what = f"{label(delivery)} ({attempt}, {short_duration(execution.seconds)})"
     if isinstance(outcome, Complete | Defer) and execution.error is None:
         return what
-    if isinstance(outcome, DeadLetter):
+    if isinstance(outcome, Reject):
         return f"{what}, {outcome.reason}"
     error = execution.error or {}
     return f"{what}, {error.get('type', '')}: {error.get('message', '')[:500]}"

@@ -12,7 +12,7 @@ from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.retry import retry
-from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, DeadLetter, Defer, Retry
+from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
 from django_pgqueue.worker.call.executor import Execution, HandlerMissing
 
 
@@ -42,7 +42,7 @@ def batch_key(execution: Execution) -> tuple[str, ...]:
             return ("defer_unknown",)
         case Defer(until, delay, state, count_attempt):
             return ("defer", repr(until), repr(delay), repr(state), str(count_attempt))
-        case DeadLetter(reason, details):
+        case Reject(reason, details):
             return ("dead_letter", reason, repr(details))
         case Cancelled():
             return ("cancelled", str(archive_of(execution)))
@@ -104,7 +104,7 @@ def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
                     using=using,
                 )
             )
-        case DeadLetter(reason, details):
+        case Reject(reason, details):
             dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
             return dict.fromkeys(dead, "dead_lettered")
         case Cancelled():

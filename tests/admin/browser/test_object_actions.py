@@ -51,18 +51,18 @@ def test_a_message_is_retried_and_edited_from_its_page(tab: Tab, site: str, log_
     assert tab.complaints() == []
 
 
-def test_a_dead_letter_is_discarded_and_the_list_follows(tab: Tab, site: str, log_in: LogIn) -> None:
+def test_a_dead_letter_is_deleted_and_the_list_follows(tab: Tab, site: str, log_in: LogIn) -> None:
     error = {"type": "KeyError", "message": "'currency'", "traceback": "Traceback …"}
     [letter] = make_dead(payload={"fare": 12}, details=error)
     address = page("deadletter", letter.pk)
     log_in()
     tab.open(f"{site}{address}?_changelist_filters=redriven%3Dno")
-    assert tab.run(TEXTS) == ["Redrive", "Redrive with another payload", "Discard"]
-    push(tab, button("Discard"), "no redrive brings them back")
+    assert tab.run(TEXTS) == ["Redrive", "Redrive with another payload", "Delete for good"]
+    push(tab, button("Delete for good"), "no redrive brings them back")
     push(tab, "document.querySelector('.closelink')", "KeyError")
     assert DeadLetter.objects.exists()
-    push(tab, button("Discard"), "no redrive brings them back")
-    push(tab, "document.querySelector('.submit-row input')", "1 dead letter is discarded.")
+    push(tab, button("Delete for good"), "no redrive brings them back")
+    push(tab, "document.querySelector('.submit-row input')", "1 dead letter is deleted.")
     assert tab.run(HERE) == "/admin/pgqueue/deadletter/?redriven=no"
     assert tab.complaints() == []
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.dispatch import receiver
 
 from django_pgqueue import Constant
-from django_pgqueue.outcomes import DeadLetter
+from django_pgqueue.outcomes import Reject
 from django_pgqueue.tasks import options, task
 from django_pgqueue.tasks.compat import task_finished
 
@@ -48,7 +48,7 @@ def fail() -> None:
 
 @task
 def refuse() -> None:
-    raise DeadLetter("no_such_order")
+    raise Reject("no_such_order")
 
 
 @receiver(task_finished)

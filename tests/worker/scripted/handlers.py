@@ -19,7 +19,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from django_pgqueue import Cancelled, Complete, DeadLetter, Defer, Delivery, Retry, handler, schedule
+from django_pgqueue import Cancelled, Complete, Defer, Delivery, Reject, Retry, handler, schedule
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS scripted_effect (
@@ -31,7 +31,7 @@ OUTCOMES = {
     "complete": Complete,
     "defer": lambda seconds=0.0, state=None: Defer(delay=timedelta(seconds=seconds), state=state),
     "retry": lambda seconds=0.0, error="": Retry(after=timedelta(seconds=seconds), error=error),
-    "dead_letter": DeadLetter,
+    "dead_letter": Reject,
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from django_pgqueue import Complete, DeadLetter, Defer, Delivery, handler
+from django_pgqueue import Complete, Defer, Delivery, Reject, handler
 from django_pgqueue.signals import message_completed
 from verification.chaos.history import Recorder
 
@@ -96,7 +96,7 @@ def defer(delivery: Delivery) -> Any:
 
 @chaotic("reject")
 def reject(delivery: Delivery) -> Any:
-    return DeadLetter("rejected")
+    return Reject("rejected")
 
 
 @chaotic("crash")

@@ -3,16 +3,16 @@
 from datetime import date, timedelta
 from typing import assert_type
 
-from django_pgqueue import Complete, Constant, DeadLetter, Defer, Delivery, Retry, handler, schedule
+from django_pgqueue import Complete, Constant, Defer, Delivery, Reject, Retry, handler, schedule
 from shop.models import Order
 from shop.payloads import Invoice, OrderPayload
 
 
 @handler("shop.confirm", atomic=True)
-def confirm(delivery: Delivery[OrderPayload]) -> DeadLetter | None:
+def confirm(delivery: Delivery[OrderPayload]) -> Reject | None:
     assert_type(delivery.payload["order"], int)
     if not Order.objects.filter(pk=delivery.payload["order"]).update(confirmed=True):
-        return DeadLetter("no_such_order")
+        return Reject("no_such_order")
     return None
 
 
@@ -32,8 +32,8 @@ async def call(delivery: Delivery[OrderPayload]) -> None:
 
 
 @handler("shop.count", batch=100, atomic=True)
-def count(deliveries: list[Delivery[OrderPayload]]) -> dict[int, DeadLetter]:
-    return {delivery.id: DeadLetter("negative") for delivery in deliveries if delivery.payload["order"] < 0}
+def count(deliveries: list[Delivery[OrderPayload]]) -> dict[int, Reject]:
+    return {delivery.id: Reject("negative") for delivery in deliveries if delivery.payload["order"] < 0}
 
 
 @handler("shop.count_async", batch=10)

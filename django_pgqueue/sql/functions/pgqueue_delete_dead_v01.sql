@@ -1,12 +1,12 @@
 -- Deletes dead letters for good: no redrive brings them back; a lake that has them keeps them. Redriven dead letters
 -- are left alone: they document where the message went.
--- Caller: lifecycle.discard_dead.
+-- Caller: lifecycle.delete_dead.
 -- p_keep_unexported leaves the dead letters that a lake lacks, as pgqueue_prune does.
--- Returns an outcome for each message: discarded | redriven | unexported | busy (another transaction redrives or
---   discards it, or prunes) | not_found.
+-- Returns an outcome for each message: deleted | redriven | unexported | busy (another transaction redrives or
+--   deletes it, or prunes) | not_found.
 -- Locks: pg_try_advisory_xact_lock, the one of pgqueue_prune, so that no two of them add to the tally; the dead
 --   letters, SKIP LOCKED.
-CREATE FUNCTION pgqueue_discard_dead(p_ids bigint[], p_keep_unexported boolean DEFAULT false)
+CREATE FUNCTION pgqueue_delete_dead(p_ids bigint[], p_keep_unexported boolean DEFAULT false)
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -47,7 +47,7 @@ BEGIN
     RETURN QUERY
     SELECT u.id,
         CASE
-            WHEN u.id = ANY (v_gone) THEN 'discarded'
+            WHEN u.id = ANY (v_gone) THEN 'deleted'
             WHEN d.id IS NULL THEN 'not_found'
             WHEN d.redriven_at IS NOT NULL THEN 'redriven'
             WHEN p_keep_unexported AND (d.xid < v_exported_xid) IS NOT TRUE THEN 'unexported'

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_pgqueue.lifecycle.discard_dead import discard_dead
+from django_pgqueue.lifecycle.delete_dead import delete_dead
 from django_pgqueue.management.acting import clock, errors_as_command_errors
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, id_parts
@@ -29,7 +29,7 @@ class Command(DeadLettersCommand):
             raise CommandError("Choose the dead letters: give ids or filters, or --all.")
         found = self.chosen(given, using)
         if dry_run:
-            self.describe(found, limit, form, "discarded")
+            self.describe(found, limit, form, "deleted")
             return
         became: Counter[str] = Counter()
         with errors_as_command_errors(using):
@@ -37,13 +37,13 @@ class Command(DeadLettersCommand):
             found = found.filter(dead_at__lte=clock(using))
             named = given["ids"] and not is_filtered and limit is None
             for ids in in_parts(given["ids"]) if named else id_parts(found, limit, BATCH_LETTERS):
-                became += Counter(discard_dead(ids, using=using).values())
-        left = {outcome: count for outcome, count in sorted(became.items()) if outcome != "discarded"}
+                became += Counter(delete_dead(ids, using=using).values())
+        left = {outcome: count for outcome, count in sorted(became.items()) if outcome != "deleted"}
         text = "".join(f", {count} {outcome}" for outcome, count in left.items())
-        facts = {"dry_run": False, "discarded": became["discarded"], "left": left}
-        self.answer(form, f"{became['discarded']} discarded{text}", facts)
+        facts = {"dry_run": False, "deleted": became["deleted"], "left": left}
+        self.answer(form, f"{became['deleted']} deleted{text}", facts)
         if left:
-            raise CommandError("Not all of them were discarded: see the counts above.")
+            raise CommandError("Not all of them were deleted: see the counts above.")
 
 
 def in_parts(ids: list[int]) -> Iterator[list[int]]:

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_pgqueue.management.commands import discarddeadletters
+from django_pgqueue.management.commands import deletedeadletters
 from django_pgqueue.models import DeadLetter, Message
 from tests.commands.test_redrivedeadletters import letters  # noqa: F401  (a fixture, used by all)
 from tests.support.commands import output_of
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def run(*arguments: object) -> str:
-    return output_of("discarddeadletters", *arguments)
+    return output_of("deletedeadletters", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,10 @@ def run(*arguments: object) -> str:
     ids=str,
 )
 def test_filters_choose(arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discarddeadletters, "BATCH_LETTERS", 2)
+    monkeypatch.setattr(deletedeadletters, "BATCH_LETTERS", 2)
     oldest_first = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
-    assert run(*arguments, "--dry-run").splitlines()[-1] == f"{count} would be discarded"
-    assert run(*arguments) == f"{count} discarded\n"
+    assert run(*arguments, "--dry-run").splitlines()[-1] == f"{count} would be deleted"
+    assert run(*arguments) == f"{count} deleted\n"
     left = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
     assert len(left) == 6 - count
     if "--limit" in arguments:
@@ -45,7 +45,7 @@ def test_a_dry_run_counts_and_changes_nothing() -> None:
     assert run("--reason", "refused", "--dry-run").splitlines() == [
         "       2  refused  h0",
         "       2  refused  h1",
-        "4 would be discarded",
+        "4 would be deleted",
     ]
     assert DeadLetter.objects.count() == 6
 
@@ -60,18 +60,18 @@ def test_what_is_not_clear_is_refused(arguments: list[str]) -> None:
 def test_what_was_redriven_stays() -> None:
     first, second = DeadLetter.objects.order_by("id")[:2]
     call_command("redrivedeadletters", str(first.pk), stdout=StringIO())
-    assert run("--all") == "5 discarded\n"
+    assert run("--all") == "5 deleted\n"
     assert DeadLetter.objects.get().pk == first.pk
     assert Message.objects.count() == 1
     output = StringIO()
     with pytest.raises(CommandError, match="Not all of them"):
-        call_command("discarddeadletters", str(first.pk), str(second.pk), "--format", "json", stdout=output)
-    answer = {"version": 1, "dry_run": False, "discarded": 0, "left": {"not_found": 1, "redriven": 1}}
+        call_command("deletedeadletters", str(first.pk), str(second.pk), "--format", "json", stdout=output)
+    answer = {"version": 1, "dry_run": False, "deleted": 0, "left": {"not_found": 1, "redriven": 1}}
     assert json.loads(output.getvalue()) == answer
 
 
 def test_the_answer_may_be_json() -> None:
     answer = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
     assert (answer["dry_run"], answer["matching"], len(answer["of"])) == (True, 2, 2)
-    done = {"version": 1, "dry_run": False, "discarded": 2, "left": {}}
+    done = {"version": 1, "dry_run": False, "deleted": 2, "left": {}}
     assert json.loads(run("--reason", "failed", "--format", "json")) == done
