@@ -59,6 +59,9 @@ def must(model: Model, channel: Channel) -> int:
     if channel.ordered and model.doubt:
         # Its lane may be parked until a time that the clock had passed before.
         return 0
+    if channel.ordered and any((m.held_until or 0) > model.now for m in model.ready(channel.id)):
+        # One that was leased before the channel was ordered, and failed since, holds it from the next turn on.
+        return 0
     if channel.limited and channel.release_interval is not None and channel.released_at is None:
         if model.doubt:
             return 0
