@@ -107,12 +107,16 @@ def test_no_function_sleeps(path: Path) -> None:
     """It would hold its locks, its snapshot and a transaction id meanwhile: callers wait, outside of a transaction.
 
     One procedure waits for them. It commits before each sleep, which is short: tests/concurrency/test_dequeue_wait.py.
+    Two functions ask ten times, a millisecond apart, for what other dequeues hold until they commit.
     """
     code = uncommented(path.read_text(encoding="utf-8"))
     if path.stem.startswith("pgqueue_dequeue_wait_v"):
         assert code.count("pg_sleep") == 1
         assert re.search(r"\n        COMMIT;\n(?!.*pgqueue_).*pg_sleep", code, re.DOTALL)
         assert not re.search(r"^(SECURITY DEFINER|SET )", code, re.MULTILINE), "it could not commit"
+    elif path.stem.startswith(("pgqueue_hold_limit_v", "pgqueue_lock_gate_v")):
+        assert code.count("pg_sleep") == code.count("PERFORM pg_sleep(0.001)") == 1
+        assert re.search(r"IN 1..(CASE WHEN p_patient THEN )?10 ", code)
     else:
         assert "pg_sleep" not in code
 

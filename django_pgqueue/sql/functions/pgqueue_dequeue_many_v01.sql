@@ -16,6 +16,7 @@ DECLARE
     v_try integer := 0;
     v_leased integer;
     v_aside integer := 0;
+    v_until timestamptz := clock_timestamp() + interval '25 milliseconds';
 BEGIN
     WHILE v_try < 5 LOOP
         v_try := v_try + 1;
@@ -25,11 +26,13 @@ BEGIN
         -- Repeats at once: the arrivals that were folded last stand in the line only now.
         CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 1;
         IF v_taken.ids <> '{}' THEN
-            RETURN QUERY SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
+            RETURN QUERY SELECT l.* FROM pgqueue_lease(
+                v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token, p_patient => v_aside = 0) AS l;
             GET DIAGNOSTICS v_leased = ROW_COUNT;
             v_count := v_count + v_leased;
-            IF v_leased < cardinality(v_taken.ids) AND v_aside < 1000 THEN
-                -- Others may stand behind the messages that were set aside, because a shared limit is full.
+            IF v_leased < cardinality(v_taken.ids) AND v_aside < 1000 AND clock_timestamp() < v_until THEN
+                -- Others may stand behind the messages that were set aside, because a shared limit is full or locked.
+                -- After some time the caller gets an empty answer and asks again: it must not hold locks for long.
                 v_aside := v_aside + 1;
                 v_try := v_try - 1;
                 CONTINUE;

@@ -7,8 +7,8 @@
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
---   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. This function
---   never sleeps, because it would hold locks meanwhile.
+--   After an empty answer, pgqueue_is_contended says whether that is the reason; then ask again soon. It waits for a
+--   limit that others hold for 10 ms at most (pgqueue_hold_limit, pgqueue_lock_gate).
 -- Locks: the gate of a queue with limits, lanes, messages and shared limits, all SKIP LOCKED.
 -- Errors: PGQ07 invalid argument.
 -- Plans are pinned: the tables churn, and statistics taken at a bad moment must not turn an index look-up into a scan.

@@ -1,10 +1,11 @@
 -- Locks a shared limit until the end of the transaction, and reads how much room it has.
 -- Caller: pgqueue_lease_within, pgqueue_promote_within.
--- p_now: the caller's reading of the clock.
+-- p_now: the caller's reading of the clock. p_patient: ask for a locked limit 10 times, with a millisecond between:
+-- other dequeues hold it until they commit, and a message whose limit cannot be read has to be set aside.
 -- Returns held: false when another transaction holds the limit, or this one was stopped since it read the clock; then
 --   the rest does not matter. A limit that was deleted limits nothing. The rest is that of pgqueue_limit_room.
 -- Locks: the row of pgqueue_limit, SKIP LOCKED. Its holder alone writes the row of pgqueue_meter.
-CREATE FUNCTION pgqueue_hold_limit(p_limit_id bigint, p_now timestamptz)
+CREATE FUNCTION pgqueue_hold_limit(p_limit_id bigint, p_now timestamptz, p_patient boolean)
 RETURNS pgqueue_room
 LANGUAGE plpgsql
 AS $$
@@ -13,7 +14,11 @@ DECLARE
     v_now record;
     v_room pgqueue_room;
 BEGIN
-    SELECT l.* INTO v_limit FROM pgqueue_limit AS l WHERE l.id = p_limit_id FOR NO KEY UPDATE SKIP LOCKED;
+    FOR v_try IN 1..CASE WHEN p_patient THEN 10 ELSE 1 END LOOP
+        SELECT l.* INTO v_limit FROM pgqueue_limit AS l WHERE l.id = p_limit_id FOR NO KEY UPDATE SKIP LOCKED;
+        EXIT WHEN FOUND;
+        PERFORM pg_sleep(0.001) WHERE p_patient;
+    END LOOP;
     v_room.limit_id := p_limit_id;
     v_room.used := false;
     v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL;

@@ -1,15 +1,23 @@
 -- Leases messages that the caller has taken: counts the attempt, and gives all of them the token.
 -- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim.
--- p_ids: locked; p_at: the reading of the clock by which they were taken. The settings of the callers pin the plans.
+-- p_ids: locked; p_at: the reading of the clock by which they were taken; p_patient: see pgqueue_hold_limit. The
+-- settings of the callers pin the plans.
 -- Returns the messages in the order of p_ids, without those whose shared limits are full (pgqueue_lease_within).
 -- Locks: shared limits, SKIP LOCKED.
-CREATE FUNCTION pgqueue_lease(p_ids bigint[], p_at timestamptz, p_lease interval, p_worker text, p_token uuid)
+CREATE FUNCTION pgqueue_lease(
+    p_ids bigint[],
+    p_at timestamptz,
+    p_lease interval,
+    p_worker text,
+    p_token uuid,
+    p_patient boolean DEFAULT true
+)
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM pgqueue_limit) THEN
-        p_ids := pgqueue_lease_within(p_ids, p_at);
+        p_ids := pgqueue_lease_within(p_ids, p_at, p_patient);
     END IF;
     RETURN QUERY
     -- Leases the messages.

@@ -3,10 +3,10 @@
 -- other, until pgqueue_promote_waiting makes it ready.
 -- Caller: pgqueue_dequeue, pgqueue_lease.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
--- leased_at. A message has its own limits and those of its handler.
+-- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
 -- Returns the ids that may be leased, in the same order.
 -- Locks: rows of pgqueue_limit, SKIP LOCKED, until the end of the transaction: so a limit is exact for all workers.
-CREATE FUNCTION pgqueue_lease_within(p_ids bigint[], p_now timestamptz)
+CREATE FUNCTION pgqueue_lease_within(p_ids bigint[], p_now timestamptz, p_patient boolean DEFAULT true)
 RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
@@ -39,7 +39,7 @@ BEGIN
         FOREACH v_limit_id IN ARRAY v_message.limits LOOP
             IF v_limit_id <> ALL (v_limit_ids) THEN
                 v_limit_ids := v_limit_ids || v_limit_id;
-                v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now);
+                v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now, p_patient);
             END IF;
             v_at := array_position(v_limit_ids, v_limit_id);
             IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) THEN

@@ -18,8 +18,14 @@ BEGIN
     -- dead entries.
     SELECT g.seq INTO v_seq FROM pgqueue_gate AS g WHERE g.queue = p_queue ORDER BY g.seq DESC LIMIT 1;
     IF FOUND THEN
-        SELECT g.ctid INTO v_place FROM pgqueue_gate AS g WHERE g.queue = p_queue AND g.seq = v_seq
-        FOR UPDATE SKIP LOCKED;
+        -- Its holder commits within a millisecond, as a rule: asking again here costs less than an empty answer.
+        FOR v_try IN 1..10 LOOP
+            SELECT g.ctid INTO v_place FROM pgqueue_gate AS g WHERE g.queue = p_queue AND g.seq = v_seq
+            FOR UPDATE SKIP LOCKED;
+            EXIT WHEN FOUND;
+            PERFORM pg_sleep(0.001);
+            SELECT g.seq INTO v_seq FROM pgqueue_gate AS g WHERE g.queue = p_queue ORDER BY g.seq DESC LIMIT 1;
+        END LOOP;
     ELSIF pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205)) THEN
         -- This look is repeated: another transaction may have made the gate before this one had the lock.
         INSERT INTO pgqueue_gate AS g (queue)

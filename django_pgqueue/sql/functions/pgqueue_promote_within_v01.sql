@@ -10,7 +10,7 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now);
+    v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false);
     v_free integer;
     v_turn record;
     v_channel_id bigint := coalesce(v_room.turn, 0);

@@ -21,7 +21,11 @@ BEGIN
     SELECT u.limit_id, u.tokens, p_now, u.place_floor FROM unnest(p_rooms) AS u
     WHERE u.used AND u.place_floor IS NOT NULL
     ON CONFLICT (limit_id) DO UPDATE
-    SET tokens = excluded.tokens, filled_at = excluded.filled_at, place_floor = excluded.place_floor;
+    SET tokens = excluded.tokens, place_floor = excluded.place_floor,
+        -- A caller that read the clock earlier must not fill the same time twice. A time to come is none: the clock was
+        -- set back.
+        filled_at = greatest(
+            excluded.filled_at, CASE WHEN r.filled_at <= clock_timestamp() THEN r.filled_at END);
     IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.spent IS NOT NULL) THEN
         DELETE FROM pgqueue_spent AS s
         WHERE s.ctid = ANY (ARRAY(SELECT unnest(u.spent) FROM unnest(p_rooms) AS u WHERE u.used));

@@ -195,7 +195,7 @@ DEFECTS = (
     ),
     defect(
         "the gate is not locked", "lock_gate",
-        "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+        "\n            FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
     ),
     defect(
         "the gate lists the newest leases only", "take_guarded",

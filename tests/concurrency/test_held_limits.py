@@ -1,0 +1,70 @@
+"""Dequeues that want the same shared limit at the same time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.support.sessions import Session, one
+from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, send
+
+
+@pytest.fixture(autouse=True)
+def channels(session: Session) -> None:
+    make_channel(session, "a")
+    make_channel(session, "b")
+
+
+def test_a_limit_that_is_held_by_another_dequeue_is_contended(session: Session, business: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=5)
+    send(session, "a", 3)
+    business.execute("SELECT pgqueue_promote_waiting(NULL, 1, clock_timestamp())")
+
+    assert not dequeue(session)
+    assert one(session, "SELECT pgqueue_is_contended(ARRAY['default'])")
+    business.execute("ROLLBACK")
+    assert len(dequeue(session, 10)) == 3
+
+
+def test_a_dequeue_asks_ten_times_for_a_limit_that_is_held(session: Session, business: Session) -> None:
+    number = limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    enqueue_many(session, "aa")
+    dequeue(business)
+
+    def look(patient: bool) -> timedelta:
+        began = one(session, "SELECT clock_timestamp()")
+        assert not one(session, "SELECT (pgqueue_hold_limit(%s, clock_timestamp(), %s)).held", number, patient)
+        return one(session, "SELECT clock_timestamp() - %s", began)
+
+    # The shortest of some: other programs only make it longer.
+    assert min(look(True) for _ in range(9)) >= timedelta(milliseconds=10)
+    assert min(look(False) for _ in range(9)) < timedelta(milliseconds=10)
+    assert not dequeue(session)
+    business.commit()
+    assert dequeue(session)
+
+
+def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
+    enqueue_many(session, ["a"] * 3_000)
+    assert dequeue(session)
+
+    calls = 0
+    while one(session, "SELECT pgqueue_is_contended('{default}')"):
+        assert not dequeue(session)
+        calls += 1
+
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") == 2_999
+    assert calls > 3
+
+
+def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -> None:
+    limit_set(session, "stripe", release_interval="10 seconds", release_burst=10)
+    [first, second] = send(session, "a", 2)
+    now = one(session, "SELECT clock_timestamp()")
+
+    for message, moment in ((first, now), (second, now - timedelta(seconds=0.9))):
+        assert one(session, "SELECT pgqueue_lease_within(%s, %s)", [message], moment) == [message]
+
+    assert one(session, "SELECT filled_at FROM pgqueue_meter") == now
