@@ -217,7 +217,7 @@ def test_dead_letters_are_deleted(admin_client: Client) -> None:
     pks = (first.pk, second.pk, redriven.pk)
     text = act(admin_client, "deadletter", "delete_dead", *pks).content.decode()
     assert "<h2>2 dead letters</h2>" in text
-    assert "no redrive brings them back" in text
+    assert "No redrive brings them back" in text
     assert DeadLetter.objects.count() == 3
     response = act(admin_client, "deadletter", "delete_dead", *pks, confirmed="yes", shown="2", reason="a test run")
     assert notices(response) == "2 dead letters are deleted."

@@ -58,10 +58,10 @@ def test_a_dead_letter_is_deleted_and_the_list_follows(tab: Tab, site: str, log_
     log_in()
     tab.open(f"{site}{address}?_changelist_filters=redriven%3Dno")
     assert tab.run(TEXTS) == ["Redrive", "Redrive with another payload", "Delete for good"]
-    push(tab, button("Delete for good"), "no redrive brings them back")
+    push(tab, button("Delete for good"), "No redrive brings them back")
     push(tab, "document.querySelector('.closelink')", "KeyError")
     assert DeadLetter.objects.exists()
-    push(tab, button("Delete for good"), "no redrive brings them back")
+    push(tab, button("Delete for good"), "No redrive brings them back")
     push(tab, "document.querySelector('.submit-row input')", "1 dead letter is deleted.")
     assert tab.run(HERE) == "/admin/pgqueue/deadletter/?redriven=no"
     assert tab.complaints() == []
