@@ -49,7 +49,7 @@ def test_retention_removes_old_rows(results: Results) -> None:
 
 def test_retention_that_waits_for_a_lake_drops_nothing_and_a_check_says_so(results: Results) -> None:
     assert results["kept"] == [1, 0]
-    assert results["discarded"] == ["unexported", "discarded"]
+    assert results["discarded"] == ["unexported", "deleted"]
     assert results["checks of settings"] == ["pgqueue.E022"]
 
 
