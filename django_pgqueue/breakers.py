@@ -10,7 +10,7 @@ from django_pgqueue.exceptions import InvalidMessage
 
 MOST_FAILURES = 1_000
 MOST_CHARACTERS = 160
-"""Of the name of a handler that has a breaker."""
+"""The longest name of a handler that has a breaker."""
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST = timedelta(days=365_000)
 
@@ -22,7 +22,7 @@ class Breaker:
     After ``pause`` one message tries. If it is completed, the others go on; if it fails, or its worker dies, they wait
     for another ``pause``. What waits uses no attempt, and blocks no other message. All workers see the same breaker.
 
-    ``failures``: 1 to 1,000 attempts that raised, timed out, returned Retry, or whose lease expired. Complete begins the
+    ``failures``: 1 to 1,000 attempts that raised, timed out, returned Retry, or lost their lease. Complete begins the
     count anew; Defer, Reject and Cancelled count as neither. ``within``, ``pause``: timedeltas; a pause takes a second
     or longer. ``per``: ``"handler"``, or ``"channel"`` for a breaker of its own for each channel.
 

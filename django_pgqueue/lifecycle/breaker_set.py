@@ -25,9 +25,7 @@ def breaker_set(handler: str | AnyHandler, breaker: Breaker | None, *, using: st
     Returns ``created``, ``changed``, ``dropped`` or ``not_found``. Raises InvalidMessage.
     """
     if breaker is not None and not isinstance(breaker, Breaker):
-        raise InvalidMessage(
-            f"breaker is not a Breaker but {type(breaker).__name__}", hint="Give Breaker(…), or None."
-        )
+        raise InvalidMessage(f"breaker is not a Breaker but {type(breaker).__name__}", hint="Give Breaker(…), or None.")
     settings = None if breaker is None else to_json(breaker.settings(), "breaker")
     outcome: str = ask(alias(using), SQL, (checked_text(name_of(handler), "handler"), settings))[0][0]
     return outcome

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from django_pgqueue import handlers
-from django_pgqueue.breakers import Breaker
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.breaker_set import breaker_set
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import SharedLimit
 
+COLUMNS = ("breaker_handler", "breaker_failures", "breaker_within", "breaker_pause", "breaker_per")
 logger = logging.getLogger("django_pgqueue.maintenance")
 
 
@@ -21,12 +21,13 @@ def sync_breakers(using: str | None = None) -> int:
     dropped; those of handlers that only other processes have stay. What is open stays open.
     """
     rows = SharedLimit.objects.using(alias(using)).filter(breaker_failures__isnull=False, breaker_id=None)
-    known = {row.breaker_handler: breaker_of(row) for row in rows}
+    known = {row[0]: row[1:] for row in rows.values_list(*COLUMNS)}
     changed = 0
     # In the order of names, so that two workers that start never wait in a circle.
     for name in handlers.names():
         declared = handlers.get(name).breaker
-        if declared == known.get(name):
+        given = declared and (declared.failures, declared.within, declared.pause, declared.per)
+        if given == known.get(name):
             continue
         try:
             breaker_set(name, declared, using=using)
@@ -37,13 +38,3 @@ def sync_breakers(using: str | None = None) -> int:
     if changed:
         logger.info("breakers in code: %d changed", changed, extra={"event": "breakers_synced"})
     return changed
-
-
-def breaker_of(row: SharedLimit) -> Breaker:
-    """Return the breaker that a row holds."""
-    return Breaker(
-        failures=row.breaker_failures,
-        within=row.breaker_within,
-        pause=row.breaker_pause,
-        per=row.breaker_per,
-    )

@@ -68,7 +68,7 @@ def test_a_success_begins_the_count_anew(session: Session, verb: str) -> None:
     for _ in range(2):
         enqueue(session, "a")
     leases = dequeue(session, 2)
-    for some in ([leases] if verb == "complete_many" else [[lease] for lease in leases]):
+    for some in [leases] if verb == "complete_many" else [[lease] for lease in leases]:
         settle(session, some)
     fail(session, 2)
 
@@ -159,7 +159,7 @@ def test_a_try_that_is_deferred_says_nothing_and_another_one_tries(session: Sess
         enqueue(session, "a")
     pass_pause(session)
     [tried] = dequeue(session)
-    session.execute("SELECT * FROM pgqueue_defer(ARRAY[%s], ARRAY[%s]::uuid[], NULL, '{1 hour}')", (tried.id, tried.token))
+    settle(session, [tried], "defer", None, ["1 hour"])
 
     assert len(dequeue(session, 10)) == 1
     assert is_open(session)
