@@ -117,7 +117,7 @@ def test_a_process_whose_code_does_not_load_is_started_again_more_and_more_seldo
         [child] = eventually(pids)
         broken.touch()
         os.kill(child, signal.SIGKILL)
-        eventually(lambda: worker.log.count("the next process starts in") >= 3)
+        eventually(lambda: worker.log.count("the next one starts in") >= 3)
         assert "the settings are broken" in worker.log
         # 0.5 s, 1 s, 2 s: no more than so many starts.
         assert 3 <= len(re.findall(r"process \d+ started", worker.log)) <= 2 + 5
