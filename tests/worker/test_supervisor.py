@@ -65,7 +65,7 @@ def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
     assert where(message) == "completed"
 
 
-def test_what_does_not_end_in_time_is_retried_at_once_and_its_attempt_counts(spawn: Spawn) -> None:
+def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_its_attempt_counts(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "never"], backoff=timedelta(hours=1))
     worker = spawn("--shutdown-timeout", "0.3", "--lease", "600", processes=1)
     eventually(lambda: effects())
