@@ -169,7 +169,7 @@ def test_it_is_known_what_becomes_a_part_of_the_statement() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", INLINED)
-def test_what_becomes_a_part_of_the_statement_is_not_called(name: str) -> None:
+def test_an_inlined_function_becomes_a_part_of_the_statement(name: str) -> None:
     """A call for each row would cost more, and its own plan might not be the one that fits."""
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN (VERBOSE) " + INLINED[name])
