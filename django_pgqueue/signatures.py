@@ -86,7 +86,10 @@ def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
 
 
 def check_limits(name: str, limits: Any) -> tuple[str, ...]:
-    """Return the names of the limits of a handler. Raises ValueError."""
+    """Return the names of the shared limits that the handler ``name`` is declared with.
+
+    ``limits``: an iterable of names and Limit objects. Raises ValueError for anything else.
+    """
     try:
         return limit_names(limits)
     except InvalidMessage as error:
