@@ -13,7 +13,7 @@ from django_pgqueue.spark.errors import PipelineError
 
 # The number of bad rows that are named. A job with more of them fails, whatever its options say.
 MOST_BAD_ROWS = 100
-# What an error of COPY says of a row. JSON has line numbers of its own; they come first.
+# The place of a row in an error of COPY. JSON has line numbers of its own; they come first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 

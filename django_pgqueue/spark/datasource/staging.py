@@ -119,7 +119,7 @@ class BulkEnqueue:
 
 
 class StagedRows(WriterCommitMessage):
-    """What a task has copied; the task passes it to the commit.
+    """The rows that a task has copied; the task passes them to the commit.
 
     ``stage``: None if it has copied nothing. ``bad``: the rows that it left out; after more than MOST_BAD_ROWS it left
     out the rest, too.
