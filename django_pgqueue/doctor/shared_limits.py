@@ -151,7 +151,7 @@ def costs_too_much(row: LimitHealth, details: LimitDetails) -> Finding:
 
 
 def missing_handlers(limit: str, missing: list[str]) -> Finding:
-    """Report a limit of handlers that nobody has."""
+    """Report a limit that is set for handlers that do not exist."""
     return Finding(
         "limit_handler_missing",
         Severity.NOTE,

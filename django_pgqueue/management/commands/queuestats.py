@@ -17,7 +17,7 @@ from django_pgqueue.sql.call import primary
 
 EVERY_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
-HEAD = ("queue", "ready", "leased", "scheduled", "for a limit", "dead", "oldest", "workers", "")
+HEAD = ("queue", "ready", "leased", "scheduled", "limited", "dead", "oldest", "workers", "")
 
 
 def interval(text: str) -> float:

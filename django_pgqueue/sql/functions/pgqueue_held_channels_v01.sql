@@ -26,7 +26,8 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 SELECT c.queue::text, c.name::text, m.id, m.handler::text,
-    coalesce((m.errors -> 0 ->> 'at')::timestamptz, m.last_leased_at), m.attempts, m.max_attempts, m.held_until,
+    coalesce((m.errors -> 0 ->> 'at')::timestamptz, m.last_leased_at), m.attempts, m.max_attempts,
+    CASE WHEN m.status = 1 THEN m.held_until END,
     EXISTS (
         SELECT FROM pgqueue_message AS o WHERE o.channel_id = c.id AND o.status = 1 AND o.id <> m.id
     )

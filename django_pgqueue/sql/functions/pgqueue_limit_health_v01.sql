@@ -59,7 +59,8 @@ first AS MATERIALIZED (
     GROUP BY h.waits_for
 )
 SELECT 'shared', l.name::text, r.used, l.max_concurrency::bigint, r.used_cost, l.max_cost::bigint, r.tokens,
-    least(w.messages, p_most)::integer, greatest('0', clock_timestamp() - pgqueue_clamp_time(f.oldest_at)),
+    least(w.messages, p_most)::integer,
+    CASE WHEN f.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(f.oldest_at)) END,
     CASE
         WHEN l.paused_at IS NOT NULL THEN 'paused'
         WHEN r.places < 1 OR r.cost < least(coalesce(f.cost, 1), l.max_cost) THEN 'full'

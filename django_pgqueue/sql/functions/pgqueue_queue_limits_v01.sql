@@ -25,18 +25,19 @@ WITH used AS MATERIALIZED (
         CASE
             WHEN q.paused_at IS NOT NULL THEN 'paused'
             WHEN l.places >= q.max_concurrency THEN 'full'
-            WHEN least(g.next_at, n.now + q.release_burst * q.release_interval)
-                > n.now + (q.release_burst - 1) * q.release_interval THEN 'rate'
+            WHEN b.next_at > n.now + (q.release_burst - 1) * q.release_interval THEN 'rate'
         END AS why,
-        CASE WHEN q.release_interval IS NOT NULL THEN
-            q.release_burst - greatest(0, extract(epoch FROM least(g.next_at, n.now + q.release_burst
-                * q.release_interval) - n.now) / extract(epoch FROM q.release_interval))
-        END AS tokens
+        q.release_burst - extract(epoch FROM b.next_at - n.now) / extract(epoch FROM q.release_interval) AS tokens
     FROM pgqueue_queue AS q
     CROSS JOIN (SELECT clock_timestamp() AS now OFFSET 0) AS n
     LEFT JOIN LATERAL (
         SELECT o.* FROM pgqueue_gate AS o WHERE o.queue = q.name ORDER BY o.seq DESC LIMIT 1
     ) AS g ON true
+    CROSS JOIN LATERAL (
+        -- A gate that was never used has no time, and one from the future means that the clock was set back.
+        SELECT greatest(n.now, CASE WHEN g.next_at <= n.now + q.release_burst * q.release_interval THEN g.next_at
+            WHEN g.next_at > n.now THEN n.now + q.release_burst * q.release_interval END) AS next_at
+    ) AS b
     CROSS JOIN LATERAL (
         SELECT count(*) AS places FROM pgqueue_queue_leases(
             q.name, CASE WHEN g.seen_at IS NOT DISTINCT FROM q.changed_at THEN g.held END)
@@ -52,11 +53,10 @@ held AS MATERIALIZED (
     GROUP BY w.queue
 )
 SELECT u.name::text, u.places, u.max_concurrency::bigint, NULL::bigint, NULL::bigint, u.tokens,
-    least(c.messages, p_most), greatest('0', clock_timestamp() - pgqueue_clamp_time(h.oldest_at)), u.why,
-    c.messages <= p_most AND coalesce(h.complete, true)
+    least(c.messages, p_most),
+    CASE WHEN h.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(h.oldest_at)) END,
+    u.why, c.messages <= p_most AND coalesce(h.complete, true)
 FROM used AS u
 LEFT JOIN held AS h ON h.queue = u.name
-CROSS JOIN LATERAL (
-    SELECT coalesce(pgqueue_count_ready(h.channel_ids, p_most), 0) AS messages
-) AS c;
+CROSS JOIN LATERAL (SELECT pgqueue_count_ready(coalesce(h.channel_ids, '{}'), p_most) AS messages) AS c;
 $$;
