@@ -162,7 +162,11 @@ def swallowed_error(raised: BaseException | None) -> BaseException:
 
 
 def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
-    """Return the argument for a factory: the delivery, or of a batch the first one; all of it if it is ``whole``."""
+    """Return what a middleware's factory is called with: the delivery, or the first delivery of a batch.
+
+    ``argument``: what the handler is called with: a delivery, or with ``batch`` a list of them. A factory with the
+    attribute ``whole`` gets the list.
+    """
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 
