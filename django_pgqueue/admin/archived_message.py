@@ -74,5 +74,6 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("ran"))
     def ran(self, message: ArchivedMessage) -> str:
+        """Return the time from when its last handler started, or from its lease, until it was settled."""
         began_at = message.started_at or message.leased_at
         return self.or_dash(rendering.duration(message.archived_at - began_at) if began_at else None)

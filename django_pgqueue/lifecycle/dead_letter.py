@@ -17,8 +17,7 @@ from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.sql.call import call
 
 SQL = (
-    "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean, "
-    "%s::double precision[])"
+    "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean, %s::double precision[])"
 )
 CODEC_PAUSE = timedelta(seconds=15)
 
@@ -39,8 +38,8 @@ def dead_letter(
     this very lease has settled before is returned. ``ran_seconds``: how long the handler of each message ran, from
     which the dead letter has ``started_at``; default: unknown. ``using``: database alias; default: the queue's.
 
-    Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long, or if there is not
-    one number of seconds for each message.
+    Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long, or if there is
+    not one number of seconds for each message.
     """
     settled = delivery_list(deliveries)
     if not settled:

@@ -29,8 +29,8 @@ class Workload:
     """The messages of a queue.
 
     ``rows``: one per message, in the order in which they became visible; times in microseconds since 1970;
-    ``began_at``: when its last handler started, or, without ``started``, its last lease. ``failed``: the attempts before
-    the last one, by row.
+    ``began_at``: when its last handler started, or, without ``started``, its last lease. ``failed``: the attempts
+    before the last one, by row.
     """
 
     rows: pa.Table

@@ -19,7 +19,8 @@ parsed AS (
         transform(
             from_json(s.errors, 'ARRAY<STRING>'),
             e -> from_json(
-                e, 'STRUCT<attempt: STRING, at: STRING, leased_at: STRING, started_at: STRING, type: STRING>')) AS failed,
+                e, 'STRUCT<attempt: STRING, at: STRING, leased_at: STRING, started_at: STRING, type: STRING>')
+        ) AS failed,
         from_json(:sla, 'MAP<STRING, BIGINT>') AS sla
     FROM settled AS s
 )

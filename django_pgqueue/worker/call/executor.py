@@ -46,8 +46,8 @@ class Execution:
 
     ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
     reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
-    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or nobody
-    knows how long.
+    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the
+    time is unknown.
     """
 
     delivery: Delivery
