@@ -62,7 +62,9 @@ BEGIN
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
         v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
             u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
-            u.dedupe_key)) IS NOT NULL OR bool_or(pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
+            u.dedupe_key)) IS NOT NULL OR bool_or(
+            CASE WHEN u.limits IS NOT NULL OR u.cost IS NOT NULL
+                THEN pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL ELSE false END)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
             p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs)
             AS u (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
