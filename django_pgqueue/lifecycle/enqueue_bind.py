@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django_pgqueue import handlers
+from django_pgqueue import codecs, handlers
 from django_pgqueue.backoff import Constant, Exponential, Policy, policy_columns
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import NewMessage
@@ -57,6 +57,8 @@ def bind(message: NewMessage) -> Bound:
     headers, payload = to_json(message.headers, "headers", most), to_json(message.payload, "payload", most)
     limit_size(len(body), "body", most)
     limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)", most)
+    codecs.refuse_stored_form(payload, "payload")
+    codecs.refuse_stored_body(message.body)
     return Bound(
         name,
         payload,

@@ -76,6 +76,8 @@ def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
                 check(value)
         payloads = [to_json(value, "payload", most) for value in given["payload"]]
         headers = [to_json(value, "headers", most) for value in given["headers"]]
+        for text in payloads:
+            codecs.refuse_stored_form(text, "payload")
         policies = {name: retry_policy(name) for name in known}
     except InvalidMessage:
         return None

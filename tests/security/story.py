@@ -75,6 +75,11 @@ class Story:
         yield self.call("*", "limit_drop('stripe')")
         yield self.call("*", "handler_pause('nobody', 'why')")
         yield self.call("*", "handler_resume('nobody')")
+        breaker = '{"failures": 2, "within": "1 minute", "pause": "1 hour", "per": "channel"}'
+        yield self.call("outcome", "breaker_set('h', %s)", breaker)
+        yield self.call("outcome", "breaker_open('h', 'default', 'small')")
+        yield self.call("outcome", "breaker_close('h', 'default', 'small')")
+        yield self.call("outcome", "breaker_set('h', NULL)")
 
     def settle(self) -> Iterator[Any]:
         ids, tokens = self.leased()

@@ -167,5 +167,5 @@ def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Alert]:
 
 
 def percent(share: float) -> str:
-    """Return a share as text."""
+    """Return a share (0 to 1) in whole percent, ``45 %``; ``< 1 %`` below that."""
     return f"{100 * share:.0f}\N{NO-BREAK SPACE}%" if share >= 0.01 else "<\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%"

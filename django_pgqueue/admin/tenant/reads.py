@@ -167,7 +167,11 @@ def leases(channel: Channel, *, using: str) -> tuple[list[Message], bool]:
 
 
 def letters(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Letters:
-    """Return the newest dead letters of the channel that were not redriven."""
+    """Return the newest dead letters of the channel that were not redriven, with how many there are.
+
+    ``backlog``: the counts of the last measurement; their number of dead letters is taken where counting stopped at
+    MOST_SEEN_LETTERS. At most MOST_LETTERS are returned.
+    """
     asked = {"queue": channel.queue, "channel": channel.name, "seen": MOST_SEEN_LETTERS + 1, "most": MOST_LETTERS}
     found = call(using, LETTERS, asked)
     if not found:

@@ -21,6 +21,12 @@ AS $$
     SELECT CASE
             WHEN p_limit.paused_at IS NOT NULL THEN 0
             WHEN p_limit.max_concurrency IS NOT NULL THEN greatest(p_limit.max_concurrency - o.places, 0)
+            WHEN p_limit.open_until IS NOT NULL
+                THEN CASE
+                    WHEN pgqueue_breaker_until(p_limit, coalesce(p_limit.channel_id, 0)) > p_now THEN 0
+                    WHEN pgqueue_breaker_until(p_limit, coalesce(p_limit.channel_id, 0)) IS NOT NULL
+                        THEN greatest(1 - o.places, 0)
+                END
         END,
         CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
         coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0)
