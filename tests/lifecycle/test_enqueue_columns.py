@@ -37,7 +37,8 @@ UNUSUAL: dict[str, list[Any]] = {
 }  # fmt: skip
 WRONG: dict[str, list[Any]] = {
     "handler": ["\0", 5, b"h"], "channel": [None, "\0", "\ud800", ["x"]], "queue": ["", "\0", 5],
-    "payload": [{1}, "\0", "\ud800", float("nan"), SEALED], "headers": [[], {"x": "\0"}], "priority": [True, 1.0, 40_000],
+    "payload": [{1}, "\0", "\ud800", float("nan"), SEALED], "headers": [[], {"x": "\0"}],
+    "priority": [True, 1.0, 40_000],
     "dequeue_at": [datetime(2100, 1, 1), datetime(1, 1, 1, tzinfo=UTC), 5], "delay": [5, timedelta(days=400_000)],  # noqa: DTZ001
     "dedupe_key": ["\0", 5], "body": ["text"], "limits": ["text"], "cost": [0, True], "max_attempts": [0],
     "backoff": [5],
