@@ -54,7 +54,13 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
         named = set(re.findall(r"\bpgqueue_\w+", code)) & (of_pipeline | tables)
         assert not named, (path.name, named)
         asked |= guarded
-    assert asked == {"pgqueue_erase_pipeline", "pgqueue_exported_xid", "pgqueue_is_exported", "pgqueue_is_streamed"}
+    assert asked == {
+        "pgqueue_erase_pipeline",
+        "pgqueue_exported_xid",
+        "pgqueue_is_exported",
+        "pgqueue_is_streamed",
+        "pgqueue_record_lost",
+    }
 
 
 def test_versions_have_no_gaps() -> None:
