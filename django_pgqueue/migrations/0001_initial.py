@@ -42,6 +42,7 @@ class Migration(migrations.Migration):
                 ('dedupe_key', models.CharField(max_length=200, null=True)),
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
+                ('started_at', models.DateTimeField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_archived_message',
@@ -107,6 +108,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BigIntegerField()),
                 ('leased', models.BigIntegerField()),
                 ('scheduled', models.BigIntegerField()),
+                ('waiting_for_limit', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('oldest_at', models.DateTimeField(null=True)),
             ],
@@ -147,6 +149,7 @@ class Migration(migrations.Migration):
                 ('redriven_to', models.BigIntegerField(null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(null=True)),
                 ('cost', models.PositiveIntegerField(null=True)),
+                ('started_at', models.DateTimeField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',
@@ -382,6 +385,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('archive', 'none')), fields=['queue', 'name'], name='pgqueue_channel_unarchived'),
+        ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('ordered', True)), fields=['queue'], name='pgqueue_channel_in_order'),
         ),
         migrations.AddConstraint(
             model_name='channel',
