@@ -88,7 +88,7 @@ READER = ClientKind(
     "reader",
     (
         "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "find_unreachable",
-        "histogram_percentile",
+        "breakers", "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip

@@ -58,6 +58,7 @@ class Story:
         yield self.call("code", "explain_message(%s)", message)
         yield self.call("queue, ready, complete", "health()")
         yield self.call("queue, channel", "waiting()")
+        yield self.call("handler, state", "breakers()")
         yield self.call("channel, problem", "find_unreachable()")
         yield self.call("*", "repair()")
         yield self.call("*", "remove_released()")

@@ -48,6 +48,7 @@ VERBS = """
     explain_message     .        .       x         x       x
     health              .        .       x         x       x
     waiting             .        .       x         x       x
+    breakers            .        .       x         x       x
     find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
     remove_released     .        .       x         .       .

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.jsonb import from_json
+from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import bounded_read, call
@@ -53,11 +54,12 @@ class Family:
 
 
 def families(*, using: str | None = None) -> list[Family]:
-    """Return all metrics as they are now, in four queries."""
+    """Return all metrics as they are now, in five queries."""
     using = alias(using)
     with bounded_read(using, seconds=STATEMENT_SECONDS):
         workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
-        return [*queue_families(health(using=using)), *workers, *server_families(using)]
+        queues = queue_families(health(using=using))
+        return [*queues, *breaker_families(breakers(using=using)), *workers, *server_families(using)]
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
@@ -92,6 +94,29 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
         ),
         gauge("workers", "Workers that serve the queue and had a heartbeat within LEASE.", each("workers")),
         gauge("queue_paused", "1: the queue is paused.", each("paused")),
+    ]
+
+
+def breaker_families(rows: list[BreakerState]) -> list[Family]:
+    """Return the metrics of the breakers, by handler."""
+    handlers = sorted({row.handler for row in rows})
+    return [
+        gauge(
+            "breakers_open",
+            "Open breakers of the handler: 0 or 1, or the number of channels if each has one.",
+            [({"handler": name}, sum(row.handler == name and row.is_open for row in rows)) for name in handlers],
+        ),
+        gauge(
+            "breaker_waiting",
+            "Messages that wait for the breakers of the handler; 1,000 at most for each of them.",
+            [({"handler": name}, sum(row.waiting for row in rows if row.handler == name)) for name in handlers],
+        ),
+        Family(
+            "pgqueue_breaker_openings_total",
+            "counter",
+            "How often breakers of the handler have opened, without tries that failed.",
+            [Sample({"handler": row.handler}, row.openings) for row in rows if row.channel is None],
+        ),
     ]
 
 
