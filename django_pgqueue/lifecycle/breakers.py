@@ -20,8 +20,9 @@ class BreakerState:
     """Report one breaker of a handler, or of a handler and channel.
 
     ``id``: that of its shared limit. ``per``: ``handler`` or ``channel``; ``queue``, ``channel``: None for that of a
-    handler. ``state``: ``closed``, ``open``, or ``trying`` when the pause is over and one message at a time may try. ``until``: the end of the pause.
-    ``waiting``: messages that wait for it, 1,000 at most. ``openings``: how often it has opened.
+    handler. ``state``: ``closed``, ``open``, or ``trying`` when the pause is over and one message at a time may try.
+    ``until``: the end of the pause. ``waiting``: messages that wait for it, 1,000 at most. ``openings``: how often it
+    has opened.
     """
 
     id: int
