@@ -91,7 +91,7 @@ def outage(cluster: Cluster, *, handler: str, seconds: float) -> Figures:
     with fresh(cluster, PGQUEUE, 1) as run, flaky_server() as server:
         database = run.connection
         database.execute("SELECT pgqueue_channel_set('default', 'default')")
-        with worker(run, "--concurrency", str(SLOTS)):
+        with worker(run, "--concurrency", str(SLOTS), PGQUEUE_SILENT="yes"):
             database.execute(ENQUEUE, [handler, Jsonb({"url": server.url})])
             while not server.calls[False]:
                 time.sleep(0.05)
