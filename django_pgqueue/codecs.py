@@ -133,8 +133,9 @@ def is_sealed_body(body: bytes | None) -> bool:
 
 
 def refuse_stored_form(text: str | None, named: str) -> None:
-    """Refuse JSON text that has the stored form of a codec although PAYLOAD_CODEC names none, because nobody could read
-    it again. ``named``: what the exception calls the text. Raises InvalidMessage.
+    """Refuse JSON text in the stored form of a codec although PAYLOAD_CODEC names none: it could not be read again.
+
+    ``named``: what the exception calls the text. Raises InvalidMessage.
     """
     if text is not None and f'"{MARK}"' in text and is_sealed(json.loads(text)) and current() is None:
         raise InvalidMessage(
