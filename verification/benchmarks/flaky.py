@@ -1,4 +1,4 @@
-"""An HTTP server that is down for a while: what a breaker saves it, and the messages."""
+"""Measure what a breaker saves an HTTP server that is down for a while, and the messages."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def flaky_server() -> Iterator[Flaky]:
 
 
 def outage(cluster: Cluster, *, handler: str, seconds: float) -> Figures:
-    """Count the calls that a server gets while it is down, and what becomes of the messages.
+    """Count the calls that a server gets while it is down, and the attempts and messages that this costs.
 
     handler  that calls the server
     seconds  that it is down
