@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_breaker_problem", 1),
         InstallFunction("pgqueue_breaker_set", 1),
         InstallFunction("pgqueue_breaker_until", 1),
+        InstallFunction("pgqueue_breakers", 1),
         InstallFunction("pgqueue_bring_back", 1),
         InstallFunction("pgqueue_cancel", 1),
         InstallFunction("pgqueue_channel_changed", 1),

@@ -88,7 +88,7 @@ READER = ClientKind(
     "reader",
     (
         "explain_channel", "explain_message", "metrics", "peek", "health", "limit_health", "held_channels", "waiting",
-        "find_unreachable", "histogram_percentile",
+        "find_unreachable", "breakers", "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip

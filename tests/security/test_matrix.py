@@ -50,6 +50,7 @@ VERBS = """
     limit_health        .        .       x         x       x
     held_channels       .        .       x         x       x
     waiting             .        .       x         x       x
+    breakers            .        .       x         x       x
     find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
     remove_released     .        .       x         .       .

@@ -76,7 +76,18 @@ BEGIN
             IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
-            IF v_channel.watched THEN
+            -- A handler whose last outcome is no failure, and whose breaker is closed, ends here: the call costs more.
+            IF v_channel.watched AND EXISTS (
+                SELECT FROM pgqueue_limit_handler AS h
+                JOIN pgqueue_limit AS b ON b.id = h.limit_id
+                LEFT JOIN pgqueue_limit AS c ON c.breaker_id = b.id AND c.channel_id = v_one.channel_id
+                WHERE h.handler = v_one.handler AND h.breaker
+                    AND (coalesce(b.open_until, c.open_until) IS NOT NULL OR (
+                        SELECT o.failed FROM pgqueue_breaker_outcome AS o
+                        WHERE o.limit_id = b.id
+                            AND o.channel_id = CASE b.breaker_per WHEN 'channel' THEN v_one.channel_id ELSE 0 END
+                        ORDER BY o.ended_at DESC LIMIT 1))
+            ) THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[
                     ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false);
             END IF;
