@@ -13,8 +13,7 @@ class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
     ``sha256``: the digest of its content, in hexadecimal. ``more``: other data that the commit keeps about it, in
-    JSON's types. ``replaces``: the name of the file of this partition whose rows it has; it takes that name, so that a
-    reader sees one of the two.
+    JSON's types.
     """
 
     table: str
@@ -24,7 +23,6 @@ class StagedFile:
     bytes: int
     sha256: str
     more: dict[str, Any] = field(default_factory=dict)
-    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)
