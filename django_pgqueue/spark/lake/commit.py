@@ -55,7 +55,7 @@ class LakeFile:
 class Commit:
     """A change of the lake, and the state after it.
 
-    ``removed``: the paths of replaced files, also of those whose name a new file has taken. ``exchanged``: the folders
+    ``removed``: the paths of replaced files. ``exchanged``: the folders
     of partitions that are replaced as a whole. ``merged``: it stands for all commits up to it, too, and lists all files
     that the lake had after it.
     """
