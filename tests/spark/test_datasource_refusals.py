@@ -84,7 +84,7 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
         ({}, {"source": "host=127.0.0.1 port=9 password=canary77"}, "cannot be reached"),
     ],
 )
-def test_what_cannot_be_enqueued_is_reported(
+def test_rows_that_cannot_be_enqueued_are_reported(
     spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(Exception, match=problem) as caught:
@@ -149,7 +149,7 @@ def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Sourc
     assert ledger(database) == []
 
 
-def test_what_a_killed_driver_left_goes_with_a_later_job(source: Source, database: Database) -> None:
+def test_the_stages_of_a_killed_driver_go_with_a_later_job(source: Source, database: Database) -> None:
     schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
     batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}], to_arrow_schema(schema))
     left = BulkEnqueue(source, "killed").stage([batch], RowEncoder(schema, {}))
