@@ -51,7 +51,7 @@ def read_with_pyarrow(folder: Path, columns: str = "*", day: date | None = None)
 
 
 def read_with_polars(folder: Path, columns: str = "*", day: date | None = None) -> pa.Table:
-    frame = pl.scan_parquet(folder, hive_partitioning=True)
+    frame = pl.scan_parquet(folder, hive_partitioning=True, missing_columns="insert", extra_columns="ignore")
     if day:
         frame = frame.filter(pl.col("day") == day)
     return (frame if columns == "*" else frame.select(columns.split(", "))).collect().to_arrow()

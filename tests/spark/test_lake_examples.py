@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_examples_of_the_page_run(folder: Path) -> None:
-    [block] = [block for block in blocks(DOCS / "how-to" / "read-the-lake.md") if "lake" in block.words]
+    [block] = [block for block in blocks(DOCS / "how-to" / "read-the-lake.md") if "spark" in block.words]
     exec(compile("\n" * (block.line - 1) + block.text, PAGE, "exec"), {"folder": str(folder)})
 
 
