@@ -17,11 +17,12 @@ from verification.benchmarks.cost.command import arguments as cost
 from verification.benchmarks.peers.command import arguments as peers
 from verification.benchmarks.peers.lines import lines_table
 from verification.benchmarks.plan import QUICK, Plan
+from verification.benchmarks.scale.command import arguments as scale
 from verification.benchmarks.spark.command import arguments as spark
 from verification.benchmarks.workloads import WORKLOADS
 
 PROGRAM = "python -m verification.benchmarks"
-PARSERS = {"peers": peers, "cost": cost, "spark": spark}
+PARSERS = {"peers": peers, "cost": cost, "spark": spark, "scale": scale}
 TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 LABEL = {what: re.compile(rf"\*{what}s?[:.]\*") for what in ("Command", "Machine", "Meaning")}
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)

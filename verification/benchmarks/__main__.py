@@ -15,6 +15,7 @@ from .design import from_folder
 from .peers.command import main as compare
 from .plan import QUICK, Plan, Sizes, designs
 from .report import table
+from .scale.command import main as scale
 from .workloads import GROUPS, WORKLOADS
 
 NOTES = """\
@@ -86,6 +87,8 @@ def main() -> None:
         compare(sys.argv[2:])
     elif sys.argv[1:2] == ["cost"]:
         cost(sys.argv[2:])
+    elif sys.argv[1:2] == ["scale"]:
+        scale(sys.argv[2:])
     elif sys.argv[1:2] == ["spark"]:
         # Its libraries are needed by nothing else.
         from .spark.command import main as pipeline
