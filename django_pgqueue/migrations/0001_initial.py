@@ -107,6 +107,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BigIntegerField()),
                 ('leased', models.BigIntegerField()),
                 ('scheduled', models.BigIntegerField()),
+                ('waiting_for_limit', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('oldest_at', models.DateTimeField(null=True)),
             ],
@@ -382,6 +383,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('archive', 'none')), fields=['queue', 'name'], name='pgqueue_channel_unarchived'),
+        ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('ordered', True)), fields=['queue'], name='pgqueue_channel_in_order'),
         ),
         migrations.AddConstraint(
             model_name='channel',

@@ -87,8 +87,8 @@ WORKER = ClientKind(
 READER = ClientKind(
     "reader",
     (
-        "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "find_unreachable",
-        "histogram_percentile",
+        "explain_channel", "explain_message", "metrics", "peek", "health", "limit_health", "held_channels", "waiting",
+        "find_unreachable", "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.sessions import Lease, Session
-from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, send, settle
+from tests.support.sessions import Session
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, send, settle
 
 
 def served(session: Session, rounds: int, limit: int, **arguments: Any) -> Counter[str]:

@@ -57,6 +57,8 @@ class Story:
         [(message,)] = self.session.execute("SELECT id FROM public.pgqueue_message ORDER BY id LIMIT 1").fetchall()
         yield self.call("code", "explain_message(%s)", message)
         yield self.call("queue, ready, complete", "health()")
+        yield self.call("kind, name, waiting", "limit_health()")
+        yield self.call("queue, channel", "held_channels()")
         yield self.call("queue, channel", "waiting()")
         yield self.call("channel, problem", "find_unreachable()")
         yield self.call("*", "repair()")

@@ -47,6 +47,8 @@ VERBS = """
     explain_channel     .        .       x         x       x
     explain_message     .        .       x         x       x
     health              .        .       x         x       x
+    limit_health        .        .       x         x       x
+    held_channels       .        .       x         x       x
     waiting             .        .       x         x       x
     find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
