@@ -206,12 +206,14 @@ CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id);
 -- tokens       in the bucket at filled_at; negative while it has debts; NULL: no message has had this limit yet
 -- place_floor  no live place of the limit is older than this
 -- turn         the channel whose waiting messages were promoted last
+-- turn_left    how many more of them its turn has
 CREATE TABLE pgqueue_meter (
     limit_id bigint PRIMARY KEY,
     tokens double precision,
     filled_at timestamptz,
     place_floor timestamptz,
-    turn bigint NOT NULL DEFAULT 0
+    turn bigint NOT NULL DEFAULT 0,
+    turn_left integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 -- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
 -- before it.
@@ -235,7 +237,7 @@ CREATE TYPE pgqueue_ended AS (
     leased_at timestamptz
 );
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
--- counted: its messages take places; used: this call has leased a message within it.
+-- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it.
 CREATE TYPE pgqueue_room AS (
     limit_id bigint,
     held boolean,
@@ -249,7 +251,9 @@ CREATE TYPE pgqueue_room AS (
     place_floor timestamptz,
     stale tid[],
     spent tid[],
-    turn bigint
+    turn bigint,
+    turn_left integer,
+    waited boolean
 );
 
 -- The table names the workers that sleep until a message arrives on a queue. NOTIFY takes a database-wide lock at
