@@ -50,7 +50,7 @@ def sync_schedules(using: str | None = None) -> SyncCounts:
     collected = schedules.collect_declared()
     wanted, problems = to_rows(collected.found)
     for problem in (*collected.problems, *problems):
-        logger.error("a schedule in code is not taken over: %s", problem, extra={"event": "schedule_invalid"})
+        logger.error("a schedule in code is left out: %s", problem, extra={"event": "schedule_invalid"})
     with transaction.atomic(using=rows.db):
         known = {row.name: row for row in rows.filter(name__in=wanted)}
         # In the order of names, so that two workers that start together never wait for each other in a circle.

@@ -160,7 +160,7 @@ def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> 
     assert dead.count('class="action-select"') == 2
 
 
-def test_what_is_wrong_comes_first(admin_client: Client) -> None:
+def test_the_dashboard_shows_problems_first(admin_client: Client) -> None:
     channel_set(channel="acme", max_concurrency=1)
     for _ in range(3):
         enqueue("h", channel="acme")

@@ -44,7 +44,7 @@ def test_one_queue() -> None:
     assert [line.split()[0] for line in run("--queue", "mails").splitlines()] == ["queue", "mails"]
 
 
-def test_what_comes_and_goes(connect: Connect) -> None:
+def test_the_rates_count_enqueued_and_settled_messages(connect: Connect) -> None:
     channel_set(channel="default")
     with connection.cursor() as cursor:
         # The server adds up what a session did with a delay: the dead letters of an earlier test would count here.

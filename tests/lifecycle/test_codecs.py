@@ -121,7 +121,7 @@ def test_results_states_errors_and_details_are_encoded_too(toy: Toy) -> None:
     assert dequeue()[0].state == [SECRET]
 
 
-def test_what_was_stored_before_the_codec_is_delivered(settings: Any, toy: Toy) -> None:
+def test_a_message_that_was_stored_before_the_codec_is_delivered(settings: Any, toy: Toy) -> None:
     settings.DJANGO_PGQUEUE = {}
     enqueue("h", {"plain": 1})
     settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": toy}

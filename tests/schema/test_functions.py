@@ -147,6 +147,7 @@ INLINED = {
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
+    "pgqueue_started_at": "SELECT pgqueue_started_at(m.created_at, m.leased_at, 1) FROM pgqueue_message AS m",
     "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
     "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
@@ -169,7 +170,7 @@ def test_it_is_known_what_becomes_a_part_of_the_statement() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", INLINED)
-def test_what_becomes_a_part_of_the_statement_is_not_called(name: str) -> None:
+def test_an_inlined_function_becomes_a_part_of_the_statement(name: str) -> None:
     """A call for each row would cost more, and its own plan might not be the one that fits."""
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN (VERBOSE) " + INLINED[name])

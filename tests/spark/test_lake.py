@@ -37,7 +37,7 @@ def rows(lake: ParquetLake, table: str = "archive") -> int:
     return sum(pq.read_metadata(path).num_rows for path in lake.files(table))
 
 
-def test_what_is_committed_is_there(lake: Path) -> None:
+def test_committed_files_are_in_the_lake(lake: Path) -> None:
     made = ParquetLake.open(lake, create=True)
 
     commit(made, 3, state={"exported_xid": 7})
@@ -56,7 +56,7 @@ def test_the_newest_commit_carries_all_of_the_state(lake: Path) -> None:
     assert made.state == {"exported_xid": 7, "rolled_up": 1, "rows": {"archive": {"2026-03-14": 5}}}
 
 
-def test_what_is_not_committed_is_not_there_and_goes(lake: Path) -> None:
+def test_files_that_are_not_committed_are_not_in_the_lake_and_are_removed(lake: Path) -> None:
     made = ParquetLake.open(lake, create=True)
     with made.writing() as writing:
         write(writing, 3)
@@ -170,18 +170,19 @@ def test_days_select_files(lake: Path) -> None:
     assert made.partitions("metrics") == ["grain=hour/day=2026-03-15"]
 
 
-def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: Path) -> None:
+@pytest.mark.parametrize("column", ["xid", "started_at"])
+def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: Path, column: str) -> None:
     made = ParquetLake.open(lake, create=True)
     commit(made, 1)
     with made.writing() as writing:
         path = writing.stage("archive", DAY)
-        old = schema.arrow_schema("archive").remove(schema.arrow_schema("archive").get_field_index("xid"))
+        old = schema.arrow_schema("archive").remove(schema.arrow_schema("archive").get_field_index(column))
         pq.write_table(pa.Table.from_pylist([{"id": 7}], old), path)
         writing.commit("test", [writing.staged(path)])
 
     read = made.read(spark, "archive").filter("id = 7").toArrow().to_pylist()
 
-    assert read[0]["xid"] is None
+    assert read[0][column] is None
     assert read[0]["day"] == date(2026, 3, 14)
     assert made.read(spark, "archive").count() == 2
 

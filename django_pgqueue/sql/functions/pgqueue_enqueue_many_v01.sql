@@ -39,10 +39,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
-    v_lengths integer[] := ARRAY[
-        cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues), cardinality(p_bodies),
-        cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats), cardinality(p_delays),
-        cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
+    v_lengths integer[] := ARRAY[cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues),
+        cardinality(p_bodies), cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats),
+        cardinality(p_delays), cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
         cardinality(p_backoff_longests), cardinality(p_dedupe_keys), cardinality(p_limits), cardinality(p_costs)];
     v_look record;
     v_refused boolean;
@@ -62,11 +61,12 @@ BEGIN
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
         v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
             u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
-            u.dedupe_key)) IS NOT NULL OR bool_or(pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
+            u.dedupe_key)) IS NOT NULL OR bool_or((u.limits IS NOT NULL OR u.cost IS NOT NULL)
+                AND pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
-            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs)
-            AS u (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
-                backoff_longest, dedupe_key, limits, cost));
+            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs) AS u (handler, payload,
+                body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest,
+                dedupe_key, limits, cost));
     END IF;
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)

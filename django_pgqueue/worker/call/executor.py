@@ -46,7 +46,8 @@ class Execution:
 
     ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
     reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
-    failed. ``seconds``: how long the handler ran; for a batch, its share.
+    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the
+    time is unknown.
     """
 
     delivery: Delivery
@@ -192,7 +193,8 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
             raise TypeError(f"it returned {after!r}, which is not a timedelta of zero or more")
     except Exception:
         logger.exception(
-            "the backoff function failed for %s: the back-off of the message is taken", label(delivery),
+            "the backoff function of the handler failed for %s: the message's own back-off applies. Correct the "
+            "function: it returns a timedelta of zero or more, or None", label(delivery),
             extra={"event": "backoff_failed", "message_id": delivery.id, "queue": delivery.queue},
         )  # fmt: skip
         return execution
@@ -228,11 +230,10 @@ def failed_execution(
     return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 
-def stuck_execution(delivery: Delivery) -> Execution:
-    """Return the execution of a handler that was interrupted and did not end."""
-    return failed_execution(
-        delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")
-    )
+def stuck_execution(delivery: Delivery, seconds: float) -> Execution:
+    """Return the execution of a handler that was interrupted and did not end. ``seconds``: how long it has run."""
+    error = HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")
+    return failed_execution(delivery, error, seconds=seconds)
 
 
 def missing_handler(delivery: Delivery) -> Execution:
@@ -282,6 +283,4 @@ def invalid_answer(delivery: Delivery, answer: Any, *, batch: bool = False) -> H
         hint = "It returned a coroutine, which is not awaited: define it with async def."
     elif isinstance(answer, type) and issubclass(answer, Outcome):
         kind, hint = f"the class {answer.__name__}", f"Return an instance: {answer.__name__}(…)."
-    return HandlerError(
-        f"The handler {delivery.handler!r} returned {kind}, which says nothing about its message.", hint=hint
-    )
+    return HandlerError(f"The handler {delivery.handler!r} returned {kind}, which is not an outcome.", hint=hint)

@@ -158,7 +158,7 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
 
 def swallowed_error(raised: BaseException | None) -> BaseException:
     """Return the exception that a middleware swallowed; a RuntimeError if the middleware did not call the handler."""
-    return raised or RuntimeError("the handler did not end")
+    return raised or RuntimeError("the middleware did not call the handler")
 
 
 def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
