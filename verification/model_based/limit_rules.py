@@ -13,7 +13,7 @@ from .sql import Queue, Refusal, span
 from .states import LEASED, READY, SECOND
 
 SLOTS, LEASE = 4, 15 * SECOND
-LANES = {
+LANES: dict[str, tuple[str, dict[str, Any]]] = {
     "a": ("q", {}),
     "b": ("q", {"weight": 3}),
     "c": ("q", {"ordered": True}),

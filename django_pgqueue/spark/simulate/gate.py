@@ -8,7 +8,7 @@ NO_LIMIT = 1 << 63
 
 
 class SimulatedGate:
-    """What the limits of a whole queue let start. ``leased``: messages of all channels; times in microseconds."""
+    """Keep the limits of a whole queue. ``leased``: messages of all channels; times in microseconds."""
 
     def __init__(self, limits: QueueLimits) -> None:
         self.limits = limits
