@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -93,6 +95,17 @@ class LimitMachine(LimitRules):
         for _ in range(3):
             self.dequeue("q", limit)
 
+    @rule(limit=st.sampled_from([{"max_share": 0.5}, {"release_interval": SECOND, "release_burst": 2}]))
+    def crowd_a_queue(self, limit: dict[str, Any]) -> None:
+        """More messages of one channel than the limit of the queue lets start, in one call and in two."""
+        self.open_all()
+        self.set_queue("q", limit)
+        for _ in range(6):
+            self.enqueue("a", "g", [], 1, 5)
+        self.dequeue("q", 10)
+        self.dequeue("q", 10)
+        self.all_that_may_run_runs()
+
     @rule(channel=st.sampled_from("cd"), verb=st.sampled_from(["retry", "dead_letter"]))
     def die_in_order(self, channel: str, verb: str) -> None:
         self.open_all()
@@ -103,4 +116,6 @@ class LimitMachine(LimitRules):
             self.retry([0], 0)
         else:
             self.dead_letter([0])
+        # Before the next dequeue, which would pause the channel, too.
+        self.the_messages_are_as_the_model_says()
         self.all_that_may_run_runs()
