@@ -37,7 +37,7 @@ AS $$
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(n.cost), 0) AS cost, array_agg(n.ctid) AS spent FROM pgqueue_spent AS n
-        WHERE n.limit_id = p_limit.id AND p_limit.release_interval IS NOT NULL
+        WHERE n.limit_id = p_limit.id
     ) AS s
     CROSS JOIN LATERAL (
         -- A floor or a bucket from the future means that the clock was set back.

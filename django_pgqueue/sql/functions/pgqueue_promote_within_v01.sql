@@ -1,8 +1,8 @@
 -- Makes messages ready that wait for one shared limit, as many as it has room for, less those that were made ready
 -- before and stand in the line. The channels take turns, by weight: a turn that is not over goes on in the next call.
 -- Caller: pgqueue_promote_waiting.
--- The parameters are those of pgqueue_promote_waiting. A channel that is parked (paused, at a limit of its own) keeps
--- no place from the others: it gets as many messages ahead as its weight, and they are not counted.
+-- The parameters are those of pgqueue_promote_waiting. A channel that is parked (it or its queue is paused, or at a
+-- limit) keeps no place from the others: it gets as many messages ahead as its weight, and they are not counted.
 -- Returns the ids.
 -- Locks: the limit, then messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_promote_within(p_limit_id bigint, p_queue text, p_most integer, p_now timestamptz)
@@ -24,8 +24,10 @@ BEGIN
         RETURN v_ids;
     END IF;
     v_free := least(v_room.places, v_room.cost, floor(v_room.tokens), p_most)
-        - (SELECT count(*) FROM (SELECT m.channel_id FROM pgqueue_message AS m
-            WHERE m.promoted_for = p_limit_id LIMIT 1000) AS a
+        - (SELECT coalesce(sum(a.messages), 0) FROM (
+            SELECT n.channel_id, count(*) AS messages
+            FROM (SELECT m.channel_id FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000) AS n
+            GROUP BY n.channel_id) AS a
             WHERE NOT pgqueue_is_parked(a.channel_id));
     WHILE v_free > 0 AND v_idle < 100 LOOP
         SELECT m.channel_id, c.queue, c.weight, pgqueue_is_parked(m.channel_id) AS parked INTO v_turn
