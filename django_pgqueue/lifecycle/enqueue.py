@@ -32,7 +32,7 @@ from django_pgqueue.limits import Limit, limit_names
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call, refusal_error
 
-LIMITS = -2
+LIMITS = -3
 """The place of the limits among the parameters of a message."""
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
@@ -40,14 +40,14 @@ ONE = """
 SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
-    p_create_channel => %s::boolean, p_wait => %s::interval)
+    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """
 MANY = """
 SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
     %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
     %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[],
-    p_limits => %s::jsonb[], p_costs => %s::integer[], p_create_channel => %s::boolean, p_partial => %s::boolean,
-    p_wait => %s::interval)
+    p_limits => %s::jsonb[], p_costs => %s::integer[], p_order_keys => %s::text[], p_create_channel => %s::boolean,
+    p_partial => %s::boolean, p_wait => %s::interval)
 """
 
 
@@ -67,6 +67,7 @@ def enqueue(
     dedupe_key: str | None = None,
     limits: Iterable[str | Limit] | None = None,
     cost: int | None = None,
+    order_key: str | None = None,
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
@@ -85,6 +86,10 @@ def enqueue(
     blocks no others, while one of them is full. ``cost``: the tokens that it takes of rates, and its part of
     ``max_cost``; default 1.
 
+    ``order_key``: 1 to 200 characters. Messages of the channel with the same key are delivered one after the other, in
+    the order of their ids: the next one when the one before it is settled, also through retries and deferrals. Other
+    messages of the channel go on.
+
     ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
     default: the queue's.
 
@@ -96,7 +101,7 @@ def enqueue(
     message = NewMessage(
         handler=name, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
-        limits=limits, cost=cost,
+        limits=limits, cost=cost, order_key=order_key,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)
@@ -241,6 +246,7 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
         optional_text(message.dedupe_key, "dedupe_key"),
         limits_of(message, known),
         None if message.cost is None else checked_whole(message.cost, "cost", least=1),
+        optional_text(message.order_key, "order_key"),
     )
 
 

@@ -17,6 +17,8 @@ DECLARE
     v_events boolean;
     v_archives jsonb;
     v_counted text[];
+    v_key_channels bigint[];
+    v_keys text[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     -- For most queues this look is cheap: the index is empty.
@@ -45,7 +47,7 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from)
+            redriven_from, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END,
             CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
@@ -57,21 +59,26 @@ BEGIN
             END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from
+            n.dedupe_key, n.worker, n.redriven_from, n.order_key
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
+        array_agg(n.channel_id) FILTER (WHERE n.order_key IS NOT NULL),
+        array_agg(n.order_key) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
             FILTER (WHERE n.archive = 'none')
-    INTO v_done, v_limited, v_unarchived
+    INTO v_done, v_limited, v_key_channels, v_keys, v_unarchived
     FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_record_departures(v_limited);
+    END IF;
+    IF v_keys IS NOT NULL THEN
+        PERFORM pgqueue_release_keys(v_key_channels, v_keys);
     END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);

@@ -33,6 +33,8 @@ DECLARE
     v_again bigint[];
     v_count integer;
     v_done boolean;
+    v_keyed boolean;
+    v_new bigint[];
 BEGIN
     ids := '{}';
     contended := false;
@@ -72,15 +74,23 @@ BEGIN
         SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
             v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
-        ids := pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota);
-    ELSIF v_lane.quota > 0 THEN
-        ids := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
-                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (v_again)
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
-            FOR UPDATE SKIP LOCKED);
+        ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota));
+    ELSE
+        WHILE cardinality(ids) < v_lane.quota AND v_keyed IS NOT FALSE LOOP
+            SELECT array_agg(n.id), coalesce(bool_or(n.keyed), false) INTO v_new, v_keyed
+            FROM (
+                SELECT m.id, m.order_key IS NOT NULL AS keyed FROM pgqueue_message AS m
+                WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                    AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                    AND m.id <> ALL (v_again)
+                ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota - cardinality(ids)
+                FOR UPDATE SKIP LOCKED
+            ) AS n;
+            ids := ids || CASE WHEN v_keyed THEN pgqueue_take_keyed(v_new) ELSE v_new END;
+            -- Repeats for those that were set aside.
+            v_again := v_again || v_new;
+            EXIT WHEN cardinality(v_again) > 1000;
+        END LOOP;
     END IF;
     v_count := cardinality(ids);
     -- The last look has seen more messages: the floor is a lower bound, and may stay behind by a few messages.

@@ -23,6 +23,7 @@ CREATE TABLE pgqueue_archived_message (
     state jsonb,
     errors jsonb,
     dedupe_key varchar(200),
+    order_key varchar(200),
     worker varchar(200),
     redriven_from bigint,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
