@@ -71,6 +71,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_explain_settled", 1),
         InstallFunction("pgqueue_explain_shared_limits", 1),
         InstallFunction("pgqueue_explain_workers", 1),
+        InstallFunction("pgqueue_fill_turn", 1),
         InstallFunction("pgqueue_find_duplicate", 1),
         InstallFunction("pgqueue_find_matching", 1),
         InstallFunction("pgqueue_find_unreachable", 1),

@@ -49,9 +49,8 @@ BEGIN
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
             redriven_from, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
-            CASE WHEN n.archive = 'full' THEN n.body END,
-            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
-            n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
+            CASE WHEN n.archive = 'full' THEN n.body END, CASE WHEN n.archive = 'full' THEN n.headers END, n.priority,
+            n.attempts, n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
             CASE
                 WHEN n.archive = 'full' AND n.result IS NOT NULL THEN n.result
                 WHEN p_cancelled AND coalesce(n.result ->> 'reason', n.cancel_reason) <> '' THEN
@@ -69,17 +68,14 @@ BEGIN
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
             FILTER (WHERE n.archive = 'none')
-    INTO v_done, v_limited, v_key_channels, v_keys, v_unarchived
-    FROM placed AS n;
+    INTO v_done, v_limited, v_key_channels, v_keys, v_unarchived FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_record_departures(v_limited);
     END IF;
-    IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_key_channels, v_keys);
-    END IF;
+    PERFORM pgqueue_release_keys(v_key_channels, v_keys) WHERE v_keys IS NOT NULL;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
     END IF;

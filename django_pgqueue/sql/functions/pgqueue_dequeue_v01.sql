@@ -67,10 +67,8 @@ BEGIN
             pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE
-                WHEN v_fresh THEN coalesce(v_line.fresh_head, v_line.fresh_seq)
-                ELSE coalesce(v_line.head, v_line.lane_seq)
-            END
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
+            THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
         EXIT WHEN FOUND OR NOT v_fresh;

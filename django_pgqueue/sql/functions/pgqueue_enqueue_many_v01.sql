@@ -40,10 +40,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
-    v_lengths integer[] := ARRAY[
-        cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues), cardinality(p_bodies),
-        cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats), cardinality(p_delays),
-        cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
+    v_lengths integer[] := ARRAY[cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues),
+        cardinality(p_bodies), cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats),
+        cardinality(p_delays), cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
         cardinality(p_backoff_longests), cardinality(p_dedupe_keys), cardinality(p_limits), cardinality(p_costs),
         cardinality(p_order_keys)];
     v_look record;
@@ -85,11 +84,9 @@ BEGIN
                 p_costs, p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority,
                     dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost,
                     order_key, place));
-        IF v_refused THEN
-            RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r;
-        ELSE
-            RETURN QUERY SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e;
-        END IF;
+        RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r WHERE v_refused;
+        RETURN QUERY
+        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e WHERE NOT v_refused;
         RETURN;
     END IF;
     -- Pairs up the arrays, and looks up the channels.
@@ -98,15 +95,14 @@ BEGIN
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids,
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(u.limits)) END AS waits_for
         FROM (
-            SELECT nextval('pgqueue_message_id_seq') AS id, n.*
-            FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
-                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs,
-                p_order_keys) WITH ORDINALITY AS n (handler, payload, channel, queue, body, headers, priority,
-                    dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, order_key,
-                    place)
+            SELECT nextval('pgqueue_message_id_seq') AS id, n.* FROM unnest(p_handlers, p_payloads, p_channels,
+                p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs,
+                p_backoff_factors, p_backoff_longests, p_limits, p_costs, p_order_keys) WITH ORDINALITY AS n (handler,
+                payload, channel, queue, body, headers, priority, dequeue_at, delay, max_attempts, backoff,
+                backoff_factor, backoff_longest, limits, cost, order_key, place)
         ) AS u
-        LEFT JOIN pgqueue_channel AS c ON c.queue = coalesce(u.queue, 'default')
-            AND c.name = coalesce(u.channel, 'default')
+        LEFT JOIN pgqueue_channel AS c
+            ON c.queue = coalesce(u.queue, 'default') AND c.name = coalesce(u.channel, 'default')
     ),
     -- Inserts the messages in the order given.
     enqueued AS (

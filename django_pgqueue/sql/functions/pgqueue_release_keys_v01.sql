@@ -1,9 +1,9 @@
 -- Makes the next message of each order key ready, if it waits for its turn, because one of its key was settled.
 -- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_erase_messages,
 --   pgqueue_release_noted.
--- The arrays pair up. The caller has deleted the settled messages in the same transaction. A dequeue that still sees them
--- may be setting the next message aside at this moment, and holds it: a note is left then, because the message must not
--- wait for ever (pgqueue_release_noted). A message with shared limits goes on to wait for them.
+-- The arrays pair up. The caller has deleted the settled messages in the same transaction. A dequeue that still sees
+-- them may be setting the next message aside at this moment, and holds it: a note is left then, because the message
+-- must not wait for ever (pgqueue_release_noted). A message with shared limits goes on to wait for them.
 -- Returns the number of messages that were made ready.
 -- Locks: the next message of each key, SKIP LOCKED.
 CREATE FUNCTION pgqueue_release_keys(p_channel_ids bigint[], p_keys text[])

@@ -103,8 +103,8 @@ DEFECTS = (
     ),
     defect(
         "leased messages are given away again", "take_turn",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1\n                AND (",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)\n                AND (",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2) AND m.id",
         "I5", "I4",
         also=(("dequeue", "v_lane.channel_id AND m.status = 1\n", "v_lane.channel_id AND m.status IN (1, 2)\n"),),
     ),
