@@ -62,7 +62,7 @@ def options(
     """Set how the decorated task is queued and run; it stands above or below ``@task``.
 
     ``channel``: the name of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one
-    is not enqueued. ``order_key``: tasks of the channel with this key run one after the other, in order. These three are
+    is not enqueued. ``order_key``: tasks of the channel with this key run one after the other, in order. These are
     texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``, ``atomic``, ``timeout``,
     ``concurrency``, ``process``, ``archive``: as of :func:`django_pgqueue.handler`. The result of a task that is
     archived as ``outcome`` or ``none`` cannot be fetched.

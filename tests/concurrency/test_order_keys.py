@@ -375,6 +375,6 @@ def test_no_key_has_two_deliveries_among_many_workers(session: Session, connect:
     together(*(lambda seed=seed: work(seed) for seed in range(4)))
 
     for key in set(keys):
-        order = [id for id in done if key_of[id] == key]
+        order = [each for each in done if key_of[each] == key]
         assert order == sorted(order)
     assert sorted(done) == sent
