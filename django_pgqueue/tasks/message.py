@@ -79,7 +79,8 @@ def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) ->
     """Return ``facts`` without those that follow from the definition of the task.
 
     ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel,
-    dedupe_key, order_key and max_attempts of the message. With this, a task that is read equals the one that was enqueued.
+    dedupe_key, order_key and max_attempts of the message. With this, a task that is read equals the one that was
+    enqueued.
     """
     try:
         own = message_of(backend, definition)
