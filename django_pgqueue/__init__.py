@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from django_pgqueue.backoff import Constant, Exponential
+    from django_pgqueue.breakers import Breaker
     from django_pgqueue.delivery import Delivery, Enqueued, NewMessage
     from django_pgqueue.handlers import handler
+    from django_pgqueue.lifecycle.breaker_close import breaker_close
+    from django_pgqueue.lifecycle.breaker_open import breaker_open
+    from django_pgqueue.lifecycle.breaker_set import breaker_set
     from django_pgqueue.lifecycle.cancel import cancel
     from django_pgqueue.lifecycle.channel_erase import channel_erase
     from django_pgqueue.lifecycle.channel_pause import channel_pause
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Breaker",
     "Cancelled",
     "Complete",
     "Constant",
@@ -71,6 +76,9 @@ __all__ = [
     "Reject",
     "Retry",
     "aenqueue",
+    "breaker_close",
+    "breaker_open",
+    "breaker_set",
     "cancel",
     "channel_erase",
     "channel_pause",
@@ -125,6 +133,7 @@ _HOMES = {
     "handlers": ("handler",),
     "schedules": ("schedule",),
     "limits": ("Limit",),
+    "breakers": ("Breaker",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
     "lifecycle.dequeue": ("dequeue",),
     "lifecycle.dequeue_matching": ("dequeue_matching",),
@@ -159,6 +168,9 @@ _HOMES = {
     "lifecycle.limit_resume": ("limit_resume",),
     "lifecycle.handler_pause": ("handler_pause",),
     "lifecycle.handler_resume": ("handler_resume",),
+    "lifecycle.breaker_set": ("breaker_set",),
+    "lifecycle.breaker_open": ("breaker_open",),
+    "lifecycle.breaker_close": ("breaker_close",),
     "lifecycle.queue_pause": ("queue_pause",),
     "lifecycle.queue_resume": ("queue_resume",),
     "lifecycle.queue_purge": ("queue_purge",),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from django.utils.module_loading import import_string
 
 from django_pgqueue.conf import settings
-from django_pgqueue.exceptions import CodecUnavailable, PayloadUndecodable
+from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage, PayloadUndecodable
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -130,6 +130,27 @@ def is_sealed(value: Any) -> bool:
 def is_sealed_body(body: bytes | None) -> bool:
     """Return whether a raw body is the stored form of a codec."""
     return body is not None and body.startswith(BODY_MARK)
+
+
+def refuse_stored_form(text: str | None, named: str) -> None:
+    """Refuse JSON text in the stored form of a codec although PAYLOAD_CODEC names none: it could not be read again.
+
+    ``named``: what the exception calls the text. Raises InvalidMessage.
+    """
+    if text is not None and f'"{MARK}"' in text and is_sealed(json.loads(text)) and current() is None:
+        raise InvalidMessage(
+            f'{named} has exactly the keys "$codec", "v" and "data", which mark what a codec has encoded',
+            hint="Put it into another object, or set PAYLOAD_CODEC.",
+        )
+
+
+def refuse_stored_body(body: bytes | None) -> None:
+    """Refuse a raw body that begins with the mark of a codec although PAYLOAD_CODEC names none. Raises
+    InvalidMessage."""
+    if is_sealed_body(body) and current() is None:
+        raise InvalidMessage(
+            "body begins with the mark of what a codec has encoded", hint="Put a byte before it, or set PAYLOAD_CODEC."
+        )
 
 
 def sealed(text: str | None, place: Place) -> str | None:

@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from django.utils.module_loading import module_has_submodule
 
 import django_pgqueue
 from django_pgqueue.backoff import Policy
+from django_pgqueue.breakers import Breaker
 from django_pgqueue.delivery import Enqueued, EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
@@ -24,6 +25,7 @@ from django_pgqueue.outcomes import Archive, archive_choice
 from django_pgqueue.payloads import converting
 from django_pgqueue.signatures import (
     BackoffFunction,
+    check_breaker,
     check_function,
     check_kind,
     check_limits,
@@ -31,6 +33,7 @@ from django_pgqueue.signatures import (
     check_options,
     check_switches,
     is_async,
+    layers,
     locate,
     refuse_async,
     split_backoff,
@@ -61,6 +64,7 @@ class Handler:
     process: bool = False
     archive: Archive | None = None
     limits: tuple[str, ...] = ()
+    breaker: Breaker | None = None
     backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
@@ -93,6 +97,7 @@ def handler(
     process: bool = False,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
+    breaker: Breaker | None = None,
 ) -> Register: ...
 @overload
 def handler(
@@ -107,6 +112,7 @@ def handler(
     concurrency: int | None = None,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
+    breaker: Breaker | None = None,
 ) -> RegisterBatch: ...
 def handler(
     name: str,
@@ -121,6 +127,7 @@ def handler(
     process: bool = False,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
+    breaker: Breaker | None = None,
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -154,6 +161,7 @@ def handler(
 
     ``limits``: names of shared limits, or :class:`Limit` objects, which all messages of the handler have, in every
     channel and queue, however they were enqueued. A worker that starts, and ``migrate``, write this to the database.
+    ``breaker``: a :class:`Breaker`; after failures in a row the messages wait, and one tries from time to time.
 
     Raises ValueError for options that are not allowed, and for a function that the worker could not call.
     """
@@ -164,6 +172,7 @@ def handler(
     archive_choice(archive)
     check_kind(name, atomic=atomic, process=process, batch=batch)
     limited = check_limits(name, limits)
+    check_breaker(name, breaker)
     policy, backoff_function = split_backoff(name, backoff)
 
     def register(function: F) -> F:
@@ -179,7 +188,7 @@ def handler(
         called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process, archive, limited,
-            backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
+            breaker, backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
         give_enqueue(function)
         return function
@@ -239,13 +248,6 @@ def names_of(function: Function) -> list[str]:
     return sorted(
         name for name, known in _registry.items() if any(layer is function for layer in layers(known.function))
     )
-
-
-def layers(function: Function | None) -> Iterator[Function]:
-    """Yield the function, the function that it wraps, and so on."""
-    while function is not None:
-        yield function
-        function = getattr(function, "__wrapped__", None)
 
 
 def name_of(handler: str | Function) -> str:

@@ -161,7 +161,10 @@ def secrets_in(value: Any, names: re.Pattern[str], depth: int = DEEPEST_LEVELS) 
 
 
 def texts_in(value: Any, depth: int = DEEPEST_LEVELS) -> Iterator[str]:
-    """Yield all texts in nested dicts and lists."""
+    """Yield all texts among the values of nested dicts, lists, tuples and sets; bytes are decoded, keys left out.
+
+    ``depth``: how many levels of nesting are read; texts below are left out.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, bytes):

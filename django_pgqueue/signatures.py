@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 from django_pgqueue.backoff import Constant, Exponential, Policy
+from django_pgqueue.breakers import MOST_CHARACTERS, Breaker
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.limits import limit_names
@@ -86,11 +87,22 @@ def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
 
 
 def check_limits(name: str, limits: Any) -> tuple[str, ...]:
-    """Return the names of the limits of a handler. Raises ValueError."""
+    """Return the names of the shared limits that the handler ``name`` is declared with.
+
+    ``limits``: an iterable of names and Limit objects. Raises ValueError for anything else.
+    """
     try:
         return limit_names(limits)
     except InvalidMessage as error:
         raise ValueError(f"limits of the handler {name!r}: {error}") from None
+
+
+def check_breaker(name: str, breaker: Any) -> None:
+    """Raise ValueError unless ``breaker`` may be that of a handler."""
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise ValueError(f"breaker of the handler {name!r} is {breaker!r}: it takes a Breaker.")
+    if breaker is not None and len(name) > MOST_CHARACTERS:
+        raise ValueError(f"the handler {name!r} has a breaker: its name takes {MOST_CHARACTERS} characters at most.")
 
 
 def split_backoff(name: str, backoff: Any) -> tuple[Policy | None, BackoffFunction | None]:
@@ -102,6 +114,13 @@ def split_backoff(name: str, backoff: Any) -> tuple[Policy | None, BackoffFuncti
     if callable(backoff):
         return None, backoff
     raise ValueError(f"backoff of the handler {name!r} is {backoff!r}: it takes a timedelta, a policy or a function.")
+
+
+def layers(function: Callable[..., Any] | None) -> Iterator[Callable[..., Any]]:
+    """Yield the function, the function that it wraps, and so on."""
+    while function is not None:
+        yield function
+        function = getattr(function, "__wrapped__", None)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

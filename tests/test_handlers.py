@@ -208,7 +208,7 @@ def test_messages_take_the_policy_of_their_handler():
 
 
 @pytest.mark.django_db
-def test_what_the_message_says_wins_over_the_handler():
+def test_the_options_of_the_message_win_over_the_handler():
     channel_set(channel="default", queue="emails")
     channel_set(channel="default")
     handler("tests.greet", queue="emails", max_attempts=7, backoff=timedelta(seconds=9))(lambda delivery: None)

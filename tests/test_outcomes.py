@@ -45,7 +45,7 @@ def test_an_outcome_can_be_matched():
     ]
 
 
-def test_what_is_not_said_has_a_default():
+def test_fields_that_are_not_given_have_defaults():
     assert Complete().result is None
     assert (Defer().until, Defer().delay, Defer().state) == (None, None, KEEP)
     assert (Retry().after, Retry().error) == (None, "")

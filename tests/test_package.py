@@ -76,7 +76,7 @@ def test_a_migrated_database_has_a_default_channel():
     assert enqueue("h").created
 
 
-def test_what_mypy_shall_ignore_has_a_reason():
+def test_each_type_ignore_has_a_reason():
     package = Path(django_pgqueue.__file__).parent
     lines = [(path.name, line) for path in package.rglob("*.py") for line in path.read_text().splitlines()]
     ignored = [(name, line) for name, line in lines if "type: ignore" in line]

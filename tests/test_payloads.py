@@ -187,7 +187,7 @@ def test_a_mismatch_names_the_place_and_no_value(annotation: Any, value: Any, pr
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
 
-def test_what_post_init_refuses_is_a_mismatch():
+def test_an_exception_of_post_init_is_a_mismatch():
     @dataclass
     class Positive:
         number: int

@@ -80,7 +80,7 @@ def test_a_secret_that_its_looks_give_away_is_hidden(token: str) -> None:
         "expected 3 arguments: a, b and c",
     ],
 )
-def test_what_helps_at_night_stays(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 

@@ -92,7 +92,7 @@ def test_each_job_calls_the_script_that_contributors_call():
     ],
     ids=["all", "one combination", "half of one"],
 )
-def test_what_the_script_of_ci_calls(tmp_path: Path, arguments: tuple[str, ...], status: int, called: list[str]):
+def test_the_script_of_ci_calls_its_targets(tmp_path: Path, arguments: tuple[str, ...], status: int, called: list[str]):
     make = tmp_path / "make"
     make.write_text('#!/bin/sh\necho "make $*"\n')
     make.chmod(0o755)

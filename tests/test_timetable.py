@@ -132,7 +132,7 @@ def test_the_newest_ticks_of_an_outage_are_found_without_walking_all_of_it():
     ],
     ids=str,
 )
-def test_what_is_wrong_is_named(table: Timetable, field: str, problem: str):
+def test_the_field_that_is_wrong_is_named(table: Timetable, field: str, problem: str):
     with pytest.raises(InvalidSchedule, match=problem) as raised:
         table.check()
     assert raised.value.field == field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,7 +57,7 @@ class ChannelChangeList(LeanChangeList):
 @admin.register(Channel)
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
-    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown"]
+    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "waiting_for_limit", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
@@ -136,27 +137,31 @@ class ChannelAdmin(TenantAdmin):
             return rendering.paused(channel.pause_reason, channel.paused_until)
         return rendering.badge(_("open"), "good")
 
-    def count(self, channel: Channel, status: int, number: int) -> str:
-        """Return ``number`` as a link to the channel's messages of a status; a zero has no link.
+    def count(self, channel: Channel, number: int, **chosen: object) -> str:
+        """Return ``number`` as a link to the channel's messages, filtered by ``chosen``; a zero has no link.
 
         ``number`` may be a CappedCount, which shows itself as "1,000+".
         """
         if int(number) == 0:
             return format_html('<span class="pgqueue-number quiet">{}</span>', str(number))
-        link = self.link(str(number), "message_changelist", channel=channel.pk, status__exact=int(status))
+        link = self.link(str(number), "message_changelist", channel=channel.pk, **chosen)
         return format_html('<span class="pgqueue-number">{}</span>', link)
 
     @admin.display(description=_("ready"))
     def ready(self, channel: Any) -> str:
-        return self.count(channel, Message.Status.READY, channel.live.ready)
+        return self.count(channel, channel.live.ready, status__exact=int(Message.Status.READY))
 
     @admin.display(description=_("leased"))
     def leased(self, channel: Any) -> str:
-        return self.count(channel, Message.Status.LEASED, channel.live.leased)
+        return self.count(channel, channel.live.leased, status__exact=int(Message.Status.LEASED))
 
     @admin.display(description=_("scheduled"))
     def scheduled(self, channel: Any) -> str:
-        return self.count(channel, Message.Status.SCHEDULED, channel.live.scheduled)
+        return self.count(channel, channel.live.scheduled, waits_for="time")
+
+    @admin.display(description=_("waiting for a limit"))
+    def waiting_for_limit(self, channel: Any) -> str:
+        return self.count(channel, channel.live.waiting_for_limit, waits_for="limit")
 
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, channel: Channel) -> str | None:
@@ -183,12 +188,10 @@ class ChannelAdmin(TenantAdmin):
     def live_messages(self, channel: Channel) -> str:
         """Count the live messages by status, now, and link them to their list."""
         counts = live_counts([channel.pk], using=alias(None))[channel.pk]
-        text = _("%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled")
-        return self.link(
-            text % {"ready": counts.ready, "leased": counts.leased, "scheduled": counts.scheduled},
-            "message_changelist",
-            channel=channel.pk,
+        text = _(
+            "%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit"
         )
+        return self.link(text % asdict(counts), "message_changelist", channel=channel.pk)
 
     @admin.display(description=_("settled messages"))
     def settled_messages(self, channel: Channel) -> str:
@@ -259,11 +262,8 @@ class ChannelAdmin(TenantAdmin):
         """Return the first channels with the messages that would be purged."""
         shown = list(channels[:SHOWN_ROWS])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
-        text = _("%(ready)s ready, %(scheduled)s scheduled")
-        return [
-            (str(channel), text % {"ready": counts[channel.pk].ready, "scheduled": counts[channel.pk].scheduled})
-            for channel in shown
-        ]
+        text = _("%(ready)s ready, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit")
+        return [(str(channel), text % asdict(counts[channel.pk])) for channel in shown]
 
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

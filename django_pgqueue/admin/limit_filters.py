@@ -12,20 +12,26 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.admin.base import MAX_BIGINT
 from django_pgqueue.admin.filters import ChannelNameFilter
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import SharedLimit
+from django_pgqueue.models import Message, SharedLimit
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
 class WaitingFilter(ChannelNameFilter):
-    """Filter by the shared limit that messages wait for; the list of limits links here. They have an index."""
+    """Filter by the shared limit that messages wait for; the list of limits links here. They have an index.
+
+    ``limit``: messages that wait for any; ``time``: scheduled messages that wait for none.
+    """
 
     title = _("waits for")
     parameter_name = "waits_for"
+    groups = {"limit": _("any shared limit"), "time": _("its time")}
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         value, chosen = self.value(), self.limit_id()
+        if value in self.groups:
+            return [(value, self.groups[value])]
         names = SharedLimit.objects.using(alias(None)).filter(pk=chosen or 0).values_list("name", flat=True)
         return [(value, next(iter(names), value))] if value else []
 
@@ -35,8 +41,13 @@ class WaitingFilter(ChannelNameFilter):
         return int(value) if value.isascii() and value.isdigit() and int(value) <= MAX_BIGINT else None
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if not self.value():
-            return queryset
+        match self.value():
+            case None | "":
+                return queryset
+            case "limit":
+                return queryset.filter(waits_for__gte=0)
+            case "time":
+                return queryset.filter(status=Message.Status.SCHEDULED).exclude(waits_for__gte=0)
         chosen = self.limit_id()
         return queryset.none() if chosen is None else queryset.filter(waits_for=chosen)
 

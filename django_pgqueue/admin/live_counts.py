@@ -17,23 +17,44 @@ SELECT c.id,
         SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 1 LIMIT %(most)s) AS ready),
     (SELECT count(*) FROM (
         SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 2 LIMIT %(most)s) AS leased),
-    (SELECT count(*) FROM (
-        SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 3 LIMIT %(most)s) AS scheduled)
+    s.messages, s.waiting
 FROM unnest(%(channels)s::bigint[]) AS c (id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS messages, count(*) FILTER (WHERE n.waits_for >= 0) AS waiting
+    FROM (
+        SELECT m.waits_for FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 3 LIMIT %(most)s
+    ) AS n
+) AS s
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCounts:
+    """Hold the live messages of a channel. ``waiting_for_limit``: those that wait for a full shared limit;
+    ``scheduled``: those that wait for their time."""
+
     ready: int
     leased: int
     scheduled: int
+    waiting_for_limit: int
 
 
 def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCounts]:
     """Return the live messages by channel id."""
     rows = call(using, SQL, {"most": MOST_COUNTED + 1, "channels": list(channel_ids)})
-    return {pk: LiveCounts(*(capped(count) for count in counts)) for pk, *counts in rows}
+    return {
+        pk: LiveCounts(capped(ready), capped(leased), *split(messages, waiting))
+        for pk, ready, leased, messages, waiting in rows
+    }
+
+
+def split(messages: int, waiting: int) -> tuple[int, int]:
+    """Return how many of the messages that were read wait for their time, and how many for a limit. Both are lower
+    bounds if there are more."""
+    counts = messages - waiting, waiting
+    if messages > MOST_COUNTED:
+        counts = CappedCount(min(counts[0], MOST_COUNTED)), CappedCount(min(counts[1], MOST_COUNTED))
+    return counts
 
 
 def capped(count: int) -> int:

@@ -69,7 +69,10 @@ def story_steps(item: AnyMessage) -> Iterator[StoryStep]:
 
 
 def present_step(item: AnyMessage, errors: list[Mapping[str, Any]]) -> StoryStep:
-    """Return the step of the present state, with the last attempt unless that is among the failed ones."""
+    """Return the step that shows the present state. A leased message has its running attempt with it.
+
+    A message that has ended has its last attempt with it, unless ``errors``, the failed attempts, have that one too.
+    """
     last = [] if errors and errors[-1].get("attempt") == item.attempts else last_attempt(item)
     match item:
         case ArchivedMessage():

@@ -24,6 +24,7 @@ from django_pgqueue.doctor import (
     indexes,
     notifications,
     orphans,
+    shared_limits,
     storage,
     vacuum,
     waiting,
@@ -39,8 +40,8 @@ Examination = Callable[[str, Limits], Iterable[Finding]]
 EXAMINATIONS: dict[str, Examination] = {
     module.__name__.rpartition(".")[2]: module.examine
     for module in (
-        drift, indexes, waiting, orphans, handlers, housekeeping, counters, horizon, storage, vacuum, archive,
-        notifications, clock,
+        drift, indexes, waiting, shared_limits, orphans, handlers, housekeeping, counters, horizon, storage, vacuum,
+        archive, notifications, clock,
     )
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})

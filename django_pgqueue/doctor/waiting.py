@@ -55,8 +55,8 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def is_unserved(row: QueueHealth) -> bool:
-    """Return whether messages of the queue are ready and no worker takes them."""
-    return row.ready > 0 and row.leased == 0 and row.workers == 0 and not row.paused
+    """Return whether messages of the queue are ready, or wait for a limit, and no worker takes them."""
+    return row.ready + row.waiting_for_limit > 0 and row.leased == 0 and row.workers == 0 and not row.paused
 
 
 def no_worker(queue: str) -> Finding:
@@ -64,7 +64,7 @@ def no_worker(queue: str) -> Finding:
     return Finding(
         "no_worker",
         Severity.CRITICAL,
-        f"The queue {safe_name(queue)} has ready messages, and no worker serves it.",
+        f"The queue {safe_name(queue)} has messages that wait, and no worker serves it.",
         f"Start a worker: manage.py runqueueworker --queue {safe_name(queue)}.",
         {"queue": queue},
     )

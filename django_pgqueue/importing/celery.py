@@ -97,7 +97,11 @@ def channel_rate(rate: str | float) -> str:
 
 
 def celery_schedules(app: Any, rows: Iterable[Any] = ()) -> Iterator[Port]:
-    """Yield the schedules of ``beat_schedule``, and ``rows`` of django-celery-beat."""
+    """Yield what to write for each schedule of Celery beat: a line with @schedule, and notes.
+
+    ``app``: the Celery app, whose ``beat_schedule`` is read. ``rows``: PeriodicTask rows of django-celery-beat. A
+    schedule that has no equivalent here is yielded without a line; its note says what to do.
+    """
     for name, entry in sorted((app.conf.beat_schedule or {}).items()):
         values = {"args": entry.get("args", ()), "kwargs": entry.get("kwargs", {})}
         yield port_schedule(name, entry["task"], entry["schedule"], values, zone=app.timezone)

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
 
-from django_pgqueue import handlers
+from django_pgqueue import codecs, handlers
 from django_pgqueue.backoff import Constant, Exponential, Policy, policy_columns
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued, NewMessage
@@ -232,6 +232,8 @@ def bind(message: NewMessage) -> tuple[Any, ...]:
     limit_size(len(body), "body")
     payload = to_json(message.payload, "payload")
     limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)")
+    codecs.refuse_stored_form(payload, "payload")
+    codecs.refuse_stored_body(message.body)
     return (
         name,
         payload,

@@ -10,21 +10,25 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT queue, channel, ready, leased, scheduled, dead, oldest, newest, total
+SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, dead, oldest, newest, total
 FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelMetrics:
-    """Report one channel: its messages by state, and the ages of its oldest and newest ready messages. ``total``:
-    messages ever enqueued; None if it was not asked for."""
+    """Report one channel: its messages by state, and the ages of its oldest and newest ready messages.
+
+    ``waiting_for_limit``: messages that wait for a full shared limit; ``scheduled``: those that wait for their time.
+    ``total``: messages ever enqueued; None if it was not asked for.
+    """
 
     queue: str
     channel: str
     ready: int
     leased: int
     scheduled: int
+    waiting_for_limit: int
     dead: int
     oldest_age: timedelta | None
     newest_age: timedelta | None

@@ -68,8 +68,13 @@ def seal_new(bound: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
 
 
 def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str) -> list[str | None]:
-    """Return JSON texts, one for each message, in their stored form."""
+    """Return JSON texts, one for each message, in their stored form.
+
+    Raises CodecUnavailable, and InvalidMessage for a text that has the stored form although there is no codec.
+    """
     if codecs.current() is None:
+        for text in texts:
+            codecs.refuse_stored_form(text, "what is saved")
         return list(texts)
     return [
         None if text is None else codecs.sealed(text, place_of(delivery, using))

@@ -40,5 +40,8 @@ class Traffic:
 
 
 def traffic(*, using: str | None = None) -> Traffic:
-    """Return the counters of the whole database; subtract an earlier reading to get a rate."""
+    """Return how many messages were ever enqueued, archived and dead-lettered, in all queues of the database.
+
+    ``using``: database alias; default: the queue's. :meth:`Traffic.since` computes rates from two readings.
+    """
     return Traffic(*call(alias(using), SQL)[0])

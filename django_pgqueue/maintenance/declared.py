@@ -15,6 +15,7 @@ from django_pgqueue import codecs, handlers, schedules
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.maintenance.declared_breakers import sync_breakers
 from django_pgqueue.maintenance.declared_limits import sync_limits
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import ClockTimestamp
@@ -32,8 +33,9 @@ class SyncCounts:
 
 
 def sync_declared(using: str | None = None) -> None:
-    """Write the schedules and the shared limits that code declares to the database; see the two functions."""
+    """Write the schedules, shared limits and breakers that code declares to the database; see the functions."""
     sync_limits(using)
+    sync_breakers(using)
     sync_schedules(using)
 
 
@@ -48,7 +50,7 @@ def sync_schedules(using: str | None = None) -> SyncCounts:
     collected = schedules.collect_declared()
     wanted, problems = to_rows(collected.found)
     for problem in (*collected.problems, *problems):
-        logger.error("a schedule in code is not taken over: %s", problem, extra={"event": "schedule_invalid"})
+        logger.error("a schedule in code is left out: %s", problem, extra={"event": "schedule_invalid"})
     with transaction.atomic(using=rows.db):
         known = {row.name: row for row in rows.filter(name__in=wanted)}
         # In the order of names, so that two workers that start together never wait for each other in a circle.

@@ -43,7 +43,7 @@ def sync_limits(using: str | None = None) -> LimitCounts:
     database = alias(using)
     declared, problems = limits.collect_declared()
     for problem in problems:
-        logger.error("a limit of LIMITS is not taken over: %s", problem, extra={"event": "limit_invalid"})
+        logger.error("a limit of LIMITS is left out: %s", problem, extra={"event": "limit_invalid"})
     named = handlers.names_by_limit()
     added = changed = undeclared = 0
     # In the order of names, and one transaction each, so that two workers that start never wait in a circle.
@@ -52,7 +52,9 @@ def sync_limits(using: str | None = None) -> LimitCounts:
             known = SharedLimit.objects.using(database).filter(name=name).first()
             wrote = write_limit(name, known, declared.get(name), named.get(name, []), database)
         except PgQueueError as error:
-            logger.error("the limit %r is not taken over: %s", name, error, extra={"event": "limit_invalid"})
+            logger.error(
+                "the limit %r is not written to the database: %s", name, error, extra={"event": "limit_invalid"}
+            )
             continue
         added += known is None
         changed += wrote and known is not None

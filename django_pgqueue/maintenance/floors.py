@@ -15,5 +15,8 @@ class TickCounts:
 
 
 def run_once(using: str) -> TickCounts:
-    """Run one tick on the database ``using``. Returns its counts. Raises the database's error."""
+    """Raise the floors and make due messages ready on the database ``using``, once. Returns the counts.
+
+    Raises the database's error.
+    """
     return TickCounts(tick(using=using))

@@ -26,7 +26,7 @@ class Pruner:
         if counts.partitions_kept > self._kept:
             logger.warning(
                 "%d partitions of the archive are past retention and kept: a lake does not have them "
-                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them",
+                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor",
                 counts.partitions_kept,
                 extra={"event": "partitions_kept"},
             )

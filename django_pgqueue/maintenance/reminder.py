@@ -21,7 +21,7 @@ class Reminder:
         if unlogged and not self._unlogged:
             logger.warning(
                 "the tables of the live messages are UNLOGGED: a crash of the server loses every message that is "
-                "ready, leased or scheduled",
+                "ready, leased or scheduled. queuedurability --logged changes that",
                 extra={"event": "unlogged"},
             )
         self._unlogged = unlogged

@@ -113,11 +113,16 @@ class Scheduler:
     def _record_failure(self, schedule: Schedule, text: str, *, rest: float) -> None:
         self._resting[schedule.name] = time.monotonic() + rest
         extra = {"event": "schedule_failed", "schedule": schedule.name}
-        logger.error("schedule %s: %s", schedule.name, text, extra=extra)
+        logger.error("schedule %s did not fire: %s", schedule.name, text, extra=extra)
 
     def _log_missed(self, schedule: Schedule, now: datetime) -> None:
         extra = {"event": "schedule_missed", "schedule": schedule.name}
-        logger.warning("schedule %s: missed since %s, skipped", schedule.name, schedule.next_fire_at, extra=extra)
+        logger.warning(
+            "schedule %s: no worker fired its ticks since %s; they are skipped",
+            schedule.name,
+            schedule.next_fire_at,
+            extra=extra,
+        )
 
 
 def due_schedules(using: str, resting: Collection[str] = ()) -> list[Due]:

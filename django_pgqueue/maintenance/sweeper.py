@@ -6,5 +6,8 @@ from django_pgqueue.lifecycle.sweep import SweepCounts, sweep
 
 
 def run_once(using: str) -> SweepCounts:
-    """Run one sweep on the database ``using``. Returns its counts. Raises the database's error."""
+    """Give back the messages whose leases have expired, and do the rest of a sweep, once. Returns the counts.
+
+    ``using``: database alias. Raises the database's error.
+    """
     return sweep(using=using)

@@ -109,6 +109,7 @@ class Migration(migrations.Migration):
                 ('ready', models.BigIntegerField()),
                 ('leased', models.BigIntegerField()),
                 ('scheduled', models.BigIntegerField()),
+                ('waiting_for_limit', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('oldest_at', models.DateTimeField(null=True)),
             ],
@@ -324,6 +325,17 @@ class Migration(migrations.Migration):
                 ('paused_at', models.DateTimeField(blank=True, null=True)),
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),
                 ('paused_until', models.DateTimeField(blank=True, help_text='The time at which the sweep ends the pause.', null=True)),
+                ('breaker_handler', models.CharField(editable=False, help_text='The handler whose breaker it is.', max_length=200, null=True)),
+                ('breaker_failures', models.PositiveIntegerField(editable=False, help_text='It opens after so many failures in a row.', null=True)),
+                ('breaker_within', models.DurationField(editable=False, help_text='The failures count when all are within this time.', null=True)),
+                ('breaker_pause', models.DurationField(editable=False, help_text='One message tries after this time.', null=True)),
+                ('breaker_per', models.CharField(editable=False, help_text='One breaker for the handler, or one for each channel.', max_length=10, null=True)),
+                ('breaker_id', models.BigIntegerField(editable=False, help_text='Of a breaker of a channel: the id of that of its handler.', null=True)),
+                ('channel_id', models.BigIntegerField(editable=False, help_text='The channel whose breaker it is.', null=True)),
+                ('opened_at', models.DateTimeField(editable=False, null=True)),
+                ('open_until', models.DateTimeField(editable=False, help_text='It is open, and one message at a time may try after this time.', null=True)),
+                ('closed_at', models.DateTimeField(editable=False, null=True)),
+                ('openings', models.BigIntegerField(db_default=0, default=0, editable=False, help_text='How often it has opened.')),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
             ],
             options={
@@ -354,6 +366,14 @@ class Migration(migrations.Migration):
             model_name='sharedlimit',
             constraint=models.CheckConstraint(condition=models.Q(('release_burst__gte', 1)), name='pgqueue_limit_release_burst'),
         ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.CheckConstraint(condition=models.Q(('breaker_failures', None), models.Q(('max_concurrency', None), ('max_cost', None), ('paused_at', None), ('release_interval', None)), _connector='OR'), name='pgqueue_limit_breaker'),
+        ),
+        migrations.AddConstraint(
+            model_name='sharedlimit',
+            constraint=models.UniqueConstraint(condition=models.Q(('breaker_id__isnull', False)), fields=('breaker_id', 'channel_id'), name='pgqueue_limit_breaker_channel'),
+        ),
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('changed_at__isnull', False)), fields=['changed_at'], name='pgqueue_channel_changed'),
@@ -369,6 +389,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='channel',
             index=models.Index(condition=models.Q(('archive', 'none')), fields=['queue', 'name'], name='pgqueue_channel_unarchived'),
+        ),
+        migrations.AddIndex(
+            model_name='channel',
+            index=models.Index(condition=models.Q(('ordered', True)), fields=['queue'], name='pgqueue_channel_in_order'),
         ),
         migrations.AddConstraint(
             model_name='channel',
@@ -538,9 +562,9 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note, pgqueue_breaker_outcome",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
-                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room",
+                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room, pgqueue_ended",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

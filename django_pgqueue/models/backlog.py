@@ -6,8 +6,8 @@ from django.db import models
 class Backlog(models.Model):
     """The result of the last count: messages by state, and dead letters that were not redriven.
 
-    ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``oldest_at``: since when the
-    oldest ready message has been due.
+    ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``waiting_for_limit``: those that
+    wait for a full shared limit. ``oldest_at``: since when the oldest ready message has been due.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")
@@ -15,6 +15,7 @@ class Backlog(models.Model):
     ready = models.BigIntegerField()
     leased = models.BigIntegerField()
     scheduled = models.BigIntegerField()
+    waiting_for_limit = models.BigIntegerField()
     dead = models.BigIntegerField()
     oldest_at = models.DateTimeField(null=True)
 

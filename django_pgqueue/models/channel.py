@@ -107,6 +107,8 @@ class Channel(models.Model):
             ),
             # The explanation of a message that no table has reads it.
             models.Index(fields=["queue", "name"], name="pgqueue_channel_unarchived", condition=Q(archive="none")),
+            # pgqueue_held_channels looks at ordered channels alone.
+            models.Index(fields=["queue"], name="pgqueue_channel_in_order", condition=Q(ordered=True)),
         ]
         constraints = [
             models.UniqueConstraint(fields=["queue", "name"], name="pgqueue_channel_name"),

@@ -34,6 +34,27 @@ class SharedLimit(models.Model):
     paused_at = Moment(null=True, blank=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
     paused_until = Moment(null=True, blank=True, help_text=_("The time at which the sweep ends the pause."))
+    breaker_handler = models.CharField(
+        max_length=200, null=True, editable=False, help_text=_("The handler whose breaker it is.")
+    )
+    breaker_failures = models.PositiveIntegerField(
+        null=True, editable=False, help_text=_("It opens after so many failures in a row.")
+    )
+    breaker_within = Span(null=True, editable=False, help_text=_("The failures count when all are within this time."))
+    breaker_pause = Span(null=True, editable=False, help_text=_("One message tries after this time."))
+    breaker_per = models.CharField(
+        max_length=10, null=True, editable=False, help_text=_("One breaker for the handler, or one for each channel.")
+    )
+    breaker_id = models.BigIntegerField(
+        null=True, editable=False, help_text=_("Of a breaker of a channel: the id of that of its handler.")
+    )
+    channel_id = models.BigIntegerField(null=True, editable=False, help_text=_("The channel whose breaker it is."))
+    opened_at = Moment(null=True, editable=False)
+    open_until = Moment(
+        null=True, editable=False, help_text=_("It is open, and one message at a time may try after this time.")
+    )
+    closed_at = Moment(null=True, editable=False)
+    openings = models.BigIntegerField(default=0, db_default=0, editable=False, help_text=_("How often it has opened."))
     created_at = Moment(db_default=ClockTimestamp(), editable=False)
 
     class Meta:
@@ -52,6 +73,16 @@ class SharedLimit(models.Model):
                 name="pgqueue_limit_release_interval",
             ),
             models.CheckConstraint(condition=Q(release_burst__gte=1), name="pgqueue_limit_release_burst"),
+            models.CheckConstraint(
+                condition=Q(breaker_failures=None)
+                | Q(max_concurrency=None, max_cost=None, release_interval=None, paused_at=None),
+                name="pgqueue_limit_breaker",
+            ),
+            models.UniqueConstraint(
+                fields=["breaker_id", "channel_id"],
+                condition=Q(breaker_id__isnull=False),
+                name="pgqueue_limit_breaker_channel",
+            ),
         ]
         permissions = [("pause_sharedlimit", "Can pause and resume shared limits")]
         triggers = [

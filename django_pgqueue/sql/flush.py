@@ -26,6 +26,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     places AS (DELETE FROM pgqueue_place),
     spendings AS (DELETE FROM pgqueue_spent),
     meters AS (DELETE FROM pgqueue_meter),
+    outcomes AS (DELETE FROM pgqueue_breaker_outcome),
     limited AS (DELETE FROM pgqueue_limit_handler),
     noted AS (DELETE FROM pgqueue_order_note)
 SELECT 1

@@ -30,7 +30,7 @@ TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
     "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place",
-    "spent", "meter", "order_note",
+    "spent", "meter", "breaker_outcome", "order_note",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -72,7 +72,7 @@ WORKER = ClientKind(
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
         "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "prune_queues", "measure",
-        "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume",
+        "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume", "breaker_set",
     ),
     (
         *PRODUCER.rights,
@@ -87,8 +87,8 @@ WORKER = ClientKind(
 READER = ClientKind(
     "reader",
     (
-        "explain_channel", "explain_message", "metrics", "peek", "health", "waiting", "find_unreachable",
-        "histogram_percentile",
+        "explain_channel", "explain_message", "metrics", "peek", "health", "limit_health", "held_channels", "waiting",
+        "find_unreachable", "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip
@@ -99,6 +99,7 @@ OPERATOR = ClientKind(
         "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
         "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "delete_dead", "edit",
         "limit_set", "limit_drop", "limit_pause", "limit_resume", "handler_pause", "handler_resume",
+        "breaker_set", "breaker_open", "breaker_close",
         "schedule_run", "sweep", "prune", "prune_queues", "measure", "schedule_prune", "repair",
     ),
     (

@@ -26,7 +26,7 @@ def result_of(result_id: str) -> TaskResult:
     """Return the result of a task, from its message and those as which it was redriven.
 
     ``result_id``: the id of the first message, as text. Raises TaskResultDoesNotExist if there is no such message, if
-    its handler is not a task of this process, or if its result was not archived.
+    its handler is not a task of this process, if its result was not archived, or if it cannot be decoded.
     """
     rows = history_of(result_id)
     task = registry.find_task(rows[0].handler) if rows else None

@@ -168,7 +168,10 @@ def checked_moment(moment: datetime) -> datetime:
 
 @contextmanager
 def python_clock(now: datetime) -> Iterator[Any]:
-    """Freeze Python's clock."""
+    """Freeze Python's clock at ``now``, an aware datetime. Yields an object whose ``move_to`` moves it.
+
+    With the package time-machine all clocks of Python stop, without it only ``django.utils.timezone.now``.
+    """
     try:
         import time_machine
     except ImportError:

@@ -82,7 +82,10 @@ def call_at_start(orders: Orders) -> None:
     except Error as error:
         # The database is away. The worker waits for it; this waits for the next child.
         extra = {"event": "start_incomplete", "worker": orders.options.name}
-        logger.warning("%s failed: %s", orders.at_start, str(error).strip(), extra=extra)
+        logger.warning(
+            "the database failed during %s, so this process starts without it; the next process calls it again: %s",
+            orders.at_start, str(error).strip(), extra=extra,
+        )  # fmt: skip
     finally:
         connection.close()
 

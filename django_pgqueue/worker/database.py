@@ -118,7 +118,10 @@ def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
-        logger.warning("%s left a transaction open on %r: it is rolled back", who, connection.alias, extra=extra)
+        logger.warning(
+            "%s left a transaction open on %r: it is rolled back. Use transaction.atomic() as a context manager",
+            who, connection.alias, extra=extra,
+        )  # fmt: skip
         # As connect() does. Inside of an atomic block, Django would not connect again.
         connection.in_atomic_block = connection.needs_rollback = False
         connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []

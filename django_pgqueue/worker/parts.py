@@ -217,7 +217,8 @@ class WorkerParts:
         yield from self._loop.runs()
 
     def _unfit(self, reason: str) -> None:
-        logger.error("this worker should be replaced: %s", reason, extra={"event": "worker_unfit"})
+        consequence = "restart it" if self._link is None else "its supervisor replaces it"
+        logger.error("this worker cannot go on: %s; %s", reason, consequence, extra={"event": "worker_unfit"})
         if self._link is not None:
             self.recycle(reason)
 

@@ -120,7 +120,7 @@ def test_no_more_are_acted_on_than_the_page_showed(admin_client: Client) -> None
     assert Message.objects.count() == 2
 
 
-def test_what_is_gone_since_the_page_is_reported(admin_client: Client) -> None:
+def test_rows_that_are_gone_since_the_page_was_loaded_are_reported(admin_client: Client) -> None:
     for _ in range(3):
         enqueue("mail.send")
     complete(dequeue())

@@ -187,7 +187,9 @@ def test_all_channels_of_a_filter_are_paused_together(admin_client: Client, chan
     assert set(Channel.objects.exclude(paused_at=None).values_list("pk", flat=True)) == set(mail)
 
 
-def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: Client, channel: Channel) -> None:
+def test_a_purge_that_the_archive_refuses_is_reported_and_changes_nothing(
+    admin_client: Client, channel: Channel
+) -> None:
     enqueue("mail.send", channel="tenant")
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
@@ -199,7 +201,7 @@ def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: 
     assert logged() == []
 
 
-def test_what_a_channel_archives_is_chosen_and_shown(admin_client: Client, channel: Channel) -> None:
+def test_the_archive_setting_of_a_channel_is_chosen_and_shown(admin_client: Client, channel: Channel) -> None:
     assert save(admin_client, channel, archive="none") == []
     assert "archives: nothing" in admin_client.get(address("channel")).content.decode()
     assert save(admin_client, channel, archive="") == []

@@ -15,9 +15,20 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, measure, queue_pause
+from django_pgqueue import (
+    channel_pause,
+    channel_set,
+    dequeue,
+    enqueue,
+    limit_pause,
+    limit_set,
+    measure,
+    queue_pause,
+    retry,
+)
 from django_pgqueue.models import Activity, Backlog, Schedule, Worker
 from tests.admin.conftest import Page, make_dead
+from tests.support.moments import pass_time
 
 ADDRESS = "/admin/pgqueue/dashboard/"
 AT_ONCE = timedelta(0)
@@ -149,7 +160,7 @@ def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> 
     assert dead.count('class="action-select"') == 2
 
 
-def test_what_is_wrong_comes_first(admin_client: Client) -> None:
+def test_the_dashboard_shows_problems_first(admin_client: Client) -> None:
     channel_set(channel="acme", max_concurrency=1)
     for _ in range(3):
         enqueue("h", channel="acme")
@@ -185,6 +196,28 @@ def test_a_message_that_waits_too_long_is_an_alert(admin_client: Client) -> None
     assert "In queue default a message has waited for 1 h 30 min." in shown(look(admin_client))
 
 
+def test_long_waits_for_a_shared_limit_and_behind_a_failing_message_are_alerts(admin_client: Client) -> None:
+    working()
+    channel_set(channel="invoices", ordered=True)
+    limit_set("stripe", max_concurrency=1)
+    limit_pause("stripe", reason="down")
+    enqueue("h", limits=["stripe"])
+    for _ in range(2):
+        enqueue("h", channel="invoices")
+    [failing] = dequeue(limit=5)
+    retry(failing, errors=[{}], delays=[timedelta(hours=1)])
+    assert "stripe" not in shown(look(admin_client)).partition("Queues")[0]
+    pass_time(minutes=10)
+    measure(AT_ONCE)
+    html = look(admin_client)
+    verdict = shown(html).partition("Queues")[0]
+    assert "A message has waited for the shared limit stripe for 10 min" in verdict
+    assert ": it is paused." in verdict
+    assert f"Message {failing.id} has held the ordered channel default/invoices for 10 min" in verdict
+    assert "attempts: 1 of 5." in verdict
+    assert '/admin/pgqueue/message/?queue=default&amp;waits_for=limit">1</a>' in html
+
+
 def test_pauses_are_shown(admin_client: Client) -> None:
     enqueue("h")
     queue_pause("default", reason="the disk is full")
@@ -218,7 +251,14 @@ def test_channels_come_in_the_order_that_was_asked_for(order: str, first: str, a
     for name, ready, dead, minutes in (("line", 9, 0, 1), ("old", 1, 0, 9), ("dead", 0, 9, 0), ("full", 2, 0, 1)):
         oldest_at = now - timedelta(minutes=minutes) if ready else None
         Backlog.objects.create(
-            queue="default", channel=name, ready=ready, leased=0, scheduled=0, dead=dead, oldest_at=oldest_at
+            queue="default",
+            channel=name,
+            ready=ready,
+            leased=0,
+            scheduled=0,
+            waiting_for_limit=0,
+            dead=dead,
+            oldest_at=oldest_at,
         )
     settled("errors", minutes=10, completed=1, dead=3)
     settled("busy", minutes=10, completed=99)
@@ -267,7 +307,7 @@ def test_the_queries_are_as_many_with_a_hundred_channels_and_workers_as_with_one
         settled(f"shop{place}", minutes=60, completed=1)
     measure(AT_ONCE)
     assert queries() == few
-    assert few <= 20
+    assert few <= 22
 
 
 def test_the_part_is_what_the_page_shows(admin_client: Client) -> None:

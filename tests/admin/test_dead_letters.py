@@ -21,7 +21,7 @@ def test_redrive_asks_first(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize("action", ["redrive", "delete_dead"])
-def test_what_will_be_changed_is_counted_by_reason_and_handler(admin_client: Client, action: str) -> None:
+def test_the_confirmation_page_counts_dead_letters_by_reason_and_handler(admin_client: Client, action: str) -> None:
     letters = [*make_dead(12, reason="failed"), *make_dead(2, reason="refused"), *make_dead(1, handler="bill.send")]
     act(admin_client, "deadletter", "redrive", letters[0].pk, confirmed="yes")
     text = act(admin_client, "deadletter", action, *(letter.pk for letter in letters)).content.decode()

@@ -23,7 +23,7 @@ def test_cancel_asks_first(admin_client: Client) -> None:
     assert Message.objects.get().cancelled_at is None
 
 
-def test_what_waits_is_cancelled(admin_client: Client) -> None:
+def test_ready_and_scheduled_messages_are_cancelled(admin_client: Client) -> None:
     chosen = [enqueue("mail.send"), enqueue("mail.send", delay=timedelta(hours=1))]
     kept = enqueue("mail.send")
     ids = [answer.id for answer in chosen]
@@ -47,7 +47,7 @@ def test_the_worker_of_what_is_leased_is_asked_to_stop(admin_client: Client) -> 
     assert logged() == [(f"mail.send #{delivery.id}", "Cancelled.", "admin")]
 
 
-def test_what_is_gone_in_the_meantime_is_no_error(admin_client: Client) -> None:
+def test_cancelling_a_message_that_has_just_been_completed_is_no_error(admin_client: Client) -> None:
     enqueue("mail.send")
     [delivery] = dequeue()
     complete(delivery)
@@ -72,7 +72,7 @@ def test_all_messages_of_a_filter_are_cancelled_up_to_a_number(
     assert LogEntry.objects.count() == 9
 
 
-def test_what_the_archive_refuses_is_reported_and_changes_nothing(admin_client: Client) -> None:
+def test_a_cancellation_that_the_archive_refuses_is_reported_and_changes_nothing(admin_client: Client) -> None:
     message = enqueue("mail.send")
     with connection.cursor() as cursor:
         cursor.execute("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")

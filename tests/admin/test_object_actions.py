@@ -39,7 +39,9 @@ def test_a_dead_letter_has_acts_until_it_is_redriven(admin_client: Client) -> No
     assert buttons(admin_client, "deadletter", letter.pk) == {}
 
 
-def test_what_is_paused_can_be_resumed_and_what_is_open_paused(admin_client: Client, one_of_each: Any) -> None:
+def test_a_paused_object_has_a_button_to_resume_it_and_an_open_one_to_pause_it(
+    admin_client: Client, one_of_each: Any
+) -> None:
     for model in sorted(PAUSED):
         assert "resume" in buttons(admin_client, model, one_of_each[model])
         assert "pause" not in buttons(admin_client, model, one_of_each[model])
@@ -147,7 +149,9 @@ def test_a_payload_is_edited_from_its_page(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"confirmed": "yes", "reason": "it hangs"}])
-def test_what_has_changed_since_the_page_is_left_alone(admin_client: Client, data: dict[str, str]) -> None:
+def test_an_action_on_a_state_that_has_changed_since_the_page_was_loaded_does_nothing(
+    admin_client: Client, data: dict[str, str]
+) -> None:
     sent = enqueue("mail.send")
     [taken] = dequeue()
     assert "release_leases" in buttons(admin_client, "message", sent.id)

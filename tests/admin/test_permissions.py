@@ -99,7 +99,9 @@ def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[
 @pytest.mark.parametrize(
     "model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"]
 )
-def test_what_the_functions_own_no_user_edits(model: str, admin_client: Client, one_of_each: dict[str, int]) -> None:
+def test_no_user_edits_a_row_that_belongs_to_the_functions(
+    model: str, admin_client: Client, one_of_each: dict[str, int]
+) -> None:
     before = everything()
     change = address(model, one_of_each[model])
     assert admin_client.post(change, {"handler": "other", "_save": "Save"}).status_code == 403

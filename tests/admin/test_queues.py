@@ -149,7 +149,7 @@ def test_a_queue_whose_messages_are_leased_is_not_dropped(admin_client: Client) 
     assert logged() == []
 
 
-def test_what_a_queue_archives_is_chosen_and_shown(admin_client: Client) -> None:
+def test_the_archive_setting_of_a_queue_is_chosen_and_shown(admin_client: Client) -> None:
     admin_client.get(address("queue"))
     posted = REQUIRED | {"archive": "outcome"}
     assert admin_client.post(address("queue", "default"), posted).status_code == 302

@@ -88,7 +88,7 @@ def test_a_schedule_is_made_by_hand(admin_client: Client, when: dict[str, str]) 
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_said_beside_the_field(
+def test_an_invalid_value_is_reported_beside_its_field(
     admin_client: Client, values: dict[str, str], field: str, problem: str
 ) -> None:
     channel_set(channel="closing")

@@ -125,7 +125,9 @@ def test_the_trace_is_linked_where_the_setting_says(page: Pages, settings: Any) 
 @pytest.mark.parametrize(
     "headers", [None, {}, {"traceparent": '"><script>'}, {"traceparent": 7}, {"traceparent": f"00-{TRACE.upper()}-0-1"}]
 )
-def test_what_is_no_trace_is_not_linked(page: Pages, settings: Any, headers: Mapping[str, Any] | None) -> None:
+def test_headers_without_a_valid_trace_are_not_linked(
+    page: Pages, settings: Any, headers: Mapping[str, Any] | None
+) -> None:
     settings.DJANGO_PGQUEUE = {"TRACE_URL": "https://jaeger.example.org/trace/{trace_id}"}
     assert not [link for link in links(page("message", enqueue("h", headers=headers).id)) if "jaeger" in link]
 

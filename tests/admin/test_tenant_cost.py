@@ -77,7 +77,7 @@ def blocks(client: Client, channel: Channel) -> int:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_the_page_reads_does_not_grow_with_the_backlog(admin_client: Client) -> None:
+def test_the_blocks_that_the_tenant_page_reads_do_not_grow_with_the_backlog(admin_client: Client) -> None:
     """100,000 messages, ten times as many as before: the page reads as many blocks."""
     tenant = Channel.objects.get(pk=channel_set(channel="acme", max_concurrency=50))
     with connection.cursor() as cursor:

@@ -19,6 +19,8 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     enqueue_many,
+    limit_pause,
+    limit_set,
     measure,
     queue_pause,
     queue_set,
@@ -69,10 +71,29 @@ def test_live_figures_are_linked(admin_client: Client, tenant: Channel) -> None:
     enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(4))
     enqueue("h", channel="acme", delay=timedelta(hours=1))
     dequeue(limit=1)
+    limit_set("stripe", max_concurrency=1)
+    limit_pause("stripe", reason="down")
+    enqueue_many(NewMessage(handler="h", channel="acme", limits=["stripe"]) for _ in range(2))
     html = admin_client.get(page_of(tenant)).content.decode()
-    for name, count, status in (("ready", 3, 1), ("leased", 1, 2), ("scheduled", 1, 3)):
-        query = f"?channel={tenant.pk}&amp;status__exact={status}"
+    for name, count, chosen in (
+        ("ready", 3, "status__exact=1"),
+        ("leased", 1, "status__exact=2"),
+        ("scheduled", 1, "waits_for=time"),
+        ("waiting for a limit", 2, "waits_for=limit"),
+    ):
+        query = f"?channel={tenant.pk}&amp;{chosen}"
         assert f'<dt>{name}</dt><dd><a href="{address("message")}{query}">{count}</a></dd>' in html
+
+
+def test_shared_limits_that_its_messages_wait_for_stand_among_its_limits(admin_client: Client, tenant: Channel) -> None:
+    stripe = limit_set("stripe", max_concurrency=4)
+    limit_set("unused", max_concurrency=4)
+    enqueue("h", channel="acme", limits=["stripe"])
+    html = admin_client.get(page_of(tenant)).content.decode()
+    limits = part(html, "limits")
+    assert "shared limit stripe 4 messages at once 0/4 leased 1 message waits for it." in limits
+    assert "unused" not in limits
+    assert f'href="{address("sharedlimit", stripe)}"' in html
 
 
 def test_the_oldest_message_is_found_behind_those_of_a_higher_priority(admin_client: Client, tenant: Channel) -> None:

@@ -23,7 +23,7 @@ def worker(db: None) -> Worker:
     )
 
 
-def test_what_a_worker_does_is_shown(admin_client: Client, worker: Worker) -> None:
+def test_the_state_of_a_worker_is_shown(admin_client: Client, worker: Worker) -> None:
     listed = admin_client.get(address("worker")).content.decode()
     assert "50.0\N{NO-BREAK SPACE}MB" in listed
     assert "1\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}4" in listed
@@ -32,7 +32,7 @@ def test_what_a_worker_does_is_shown(admin_client: Client, worker: Worker) -> No
         assert text in shown
 
 
-def test_what_runs_and_what_was_done_are_tables(admin_client: Client, worker: Worker) -> None:
+def test_running_messages_and_totals_are_shown_as_tables(admin_client: Client, worker: Worker) -> None:
     worker.running = [
         {"id": 4711, "seconds": 72.5, "seconds_left": 57.5}, {"id": 12, "seconds": 0.25, "seconds_left": None},
     ]  # fmt: skip

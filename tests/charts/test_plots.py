@@ -85,7 +85,7 @@ def test_bars_are_as_long_as_their_values() -> None:
     assert "acme: 50 %" in chart
 
 
-def test_what_comes_after_eight_colours_is_grey() -> None:
+def test_series_after_the_eighth_are_grey() -> None:
     chart = charts.stack("many", hours(1), [Series(f"s{number}", [1]) for number in range(10)])
 
     assert chart.count("pgq-area pgq-rest") == 2

@@ -51,13 +51,13 @@ def test_a_dry_run_counts_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
-def test_what_is_not_clear_is_refused(arguments: list[str]) -> None:
+def test_a_call_that_does_not_choose_dead_letters_is_refused(arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="Choose the dead letters"):
         run(*arguments)
     assert DeadLetter.objects.count() == 6
 
 
-def test_what_was_redriven_stays() -> None:
+def test_redriven_dead_letters_stay() -> None:
     first, second = DeadLetter.objects.order_by("id")[:2]
     call_command("redrivedeadletters", str(first.pk), stdout=StringIO())
     assert run("--all") == "5 deleted\n"

@@ -52,7 +52,7 @@ def test_a_channel_that_is_not_there_is_made() -> None:
     assert Channel.objects.get(queue="mails", name="new").weight == 2
 
 
-def test_what_waits_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_messages_are_purged_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queuechannel, "BATCH_MESSAGES", 2)
     for _ in range(4):
         enqueue("h", channel="acme")
@@ -90,12 +90,12 @@ def test_a_dry_run_says_what_would_change() -> None:
         (["set", "acme", "--max-size", "0"], "at least 1"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: list[str], complaint: str) -> None:
+def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         run(*arguments)
 
 
-def test_what_is_archived_is_set_and_left_to_the_queue() -> None:
+def test_the_archive_setting_is_set_and_left_to_the_queue() -> None:
     assert run("set", "acme", "--archive", "none") == "default/acme: archive None → none"
     assert Channel.objects.get(name="acme").archive == "none"
     assert run("set", "acme", "--archive", "queue") == "default/acme: archive none → None"

@@ -30,7 +30,7 @@ def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue("h", channel="a", queue="mails", delay=timedelta(hours=1))
 
 
-def test_what_waits_in_all_channels_is_purged() -> None:
+def test_waiting_messages_of_all_channels_are_purged() -> None:
     dequeue(queue="mails")
     assert run("queuepurge", "mails", "--dry-run") == "3 would be purged"
     assert Message.objects.count() == 4

@@ -70,7 +70,7 @@ def test_the_live_tables_and_nothing_else_become_unlogged_and_logged_again() -> 
 
 
 @pytest.mark.django_db
-def test_what_is_live_goes_on_as_if_nothing_had_happened() -> None:
+def test_live_messages_and_ids_go_on_through_a_change_of_durability() -> None:
     channel_set(channel="small", max_size=2)
     first = enqueue("h", channel="small")
     [delivery] = dequeue()
@@ -98,7 +98,7 @@ def test_ids_that_would_be_given_twice_are_mended() -> None:
 
 
 @pytest.mark.django_db
-def test_what_was_left_half_done_is_reported() -> None:
+def test_a_change_that_was_left_half_done_is_reported() -> None:
     sql("ALTER TABLE pgqueue_arrival SET UNLOGGED")
     with pytest.raises(CommandError, match=r"would wait for ever.*queuedurability --logged --yes"):
         run()

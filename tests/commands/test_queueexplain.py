@@ -49,6 +49,6 @@ def test_a_message_that_is_unknown_is_an_answer() -> None:
         (["--message", "1", "--database", "elsewhere"], "There is no database 'elsewhere'"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_words(arguments: list[str], problem: str) -> None:
+def test_invalid_questions_are_refused_in_words(arguments: list[str], problem: str) -> None:
     with pytest.raises(CommandError, match=problem):
         run(*arguments)

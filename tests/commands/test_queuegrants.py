@@ -46,14 +46,14 @@ def test_granted_checked_again_and_revoked(kind: str) -> None:
     assert [sql(left.format(what)) for what in ("table", "column", "routine")] == [[(0,)]] * 3
 
 
-def test_what_it_prints_is_what_it_does() -> None:
+def test_the_printed_statements_give_all_rights() -> None:
     for statement in run("worker", "--role", ROLE).split(";\n"):
         if statement:
             sql(statement)
     assert "has all rights" in run("worker", "--role", ROLE, "--check")
 
 
-def test_what_is_missing_is_said_for_each_verb() -> None:
+def test_missing_rights_are_listed_for_each_verb() -> None:
     run("worker", "--role", ROLE, "--apply")
     sql(f"REVOKE EXECUTE ON FUNCTION pgqueue_heartbeat FROM {QUOTED}")
     sql(f"REVOKE INSERT (payload) ON pgqueue_message FROM {QUOTED}")
@@ -68,7 +68,7 @@ def test_what_is_missing_is_said_for_each_verb() -> None:
     ]
 
 
-def test_what_is_too_much_is_said() -> None:
+def test_rights_that_exceed_the_role_are_listed() -> None:
     run("reader", "--role", ROLE, "--apply")
     sql(f"GRANT ALL ON pgqueue_message TO {QUOTED}")
     lines = run("reader", "--role", ROLE, "--check").splitlines()

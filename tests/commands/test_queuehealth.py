@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue import (
+    channel_set,
+    dead_letter,
+    dequeue,
+    enqueue,
+    limit_pause,
+    limit_set,
+    queue_set,
+    retry,
+)
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from tests.support.commands import status_and_output_of
 from tests.support.moments import pass_time
@@ -64,12 +74,54 @@ def test_dead_letters() -> None:
     assert run("--max-dead", "1") == (2, "CRITICAL: default: 2 dead\n")
 
 
+def test_messages_that_wait_for_a_shared_limit() -> None:
+    limit_set("stripe", max_concurrency=1)
+    for _ in range(3):
+        enqueue("h", limits=["stripe"])
+    limit_pause("stripe", reason="down")
+    pass_time(minutes=10)
+    assert run()[1].endswith(", 3 waiting for a limit\n")
+    assert run("--max-limit-wait", "3600")[0] == 0
+    status, printed = run("--max-limit-wait", "60")
+    assert status == 2
+    assert printed.startswith("CRITICAL: limit stripe: a message waits for 60")
+    assert printed.endswith(" s, it is paused\n")
+    [limit] = json.loads(run("--format", "json")[1])["limits"]
+    assert (limit["name"], limit["waiting"], limit["why"]) == ("stripe", 3, "paused")
+    assert 600 <= limit["oldest_seconds"] < 660
+
+
+def test_a_queue_at_its_limit() -> None:
+    queue_set("default", max_concurrency=1)
+    dequeue()
+    assert run("--max-limit-wait", "700")[0] == 0
+    pass_time(minutes=10)
+    status, printed = run("--max-limit-wait", "60", "--queue", "default")
+    assert (status, printed.partition(" a message")[0]) == (2, "CRITICAL: limit of queue default:")
+    assert run("--max-limit-wait", "60", "--queue", "mails")[0] == 0
+
+
+def test_a_message_that_holds_an_ordered_channel() -> None:
+    channel_set(channel="acme", queue="mails", ordered=True)
+    [held] = dequeue(queue="mails")
+    retry(held, errors=[{}], delays=[timedelta(hours=1)])
+    assert run("--max-held", "60")[0] == 0
+    pass_time(minutes=10)
+    status, printed = run("--max-held", "60")
+    assert status == 2
+    assert printed.startswith(f"CRITICAL: mails: message {held.id} holds channel acme for 60")
+    assert printed.endswith(" s, attempts 1 of 5\n")
+    assert run("--max-held", "60", "--queue", "default")[0] == 0
+    [row] = json.loads(run("--format", "json")[1])["held"]
+    assert (row["message_id"], row["behind"]) == (held.id, False)
+
+
 def test_for_programs() -> None:
     status, printed = run("--max-backlog", "2", "--queue", "default", "--format", "json")
     document = json.loads(printed)
     [queue] = document.pop("queues")
     assert status == 2
-    assert document == {"version": 1, "status": 2, "problems": ["default: 3 ready"]}
+    assert document == {"version": 1, "status": 2, "problems": ["default: 3 ready"], "limits": [], "held": []}
     assert (queue["ready"], queue["complete"], queue["oldest_channel"]) == (3, True, "default")
     assert 600 <= queue["oldest_seconds"] < 660
 
@@ -80,7 +132,10 @@ def test_a_queue_that_does_not_exist_is_no_success() -> None:
     assert raised.value.returncode == 3
 
 
-@pytest.mark.parametrize("arguments", [["--max-age", "0"], ["--max-age", "x"], ["--max-backlog", "-1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--max-age", "0"], ["--max-age", "x"], ["--max-backlog", "-1"], ["--max-limit-wait", "0"], ["--max-held", "-5"]],
+)
 def test_limits_that_make_no_sense_are_refused(arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="argument --max"):
         run(*arguments)

@@ -70,7 +70,7 @@ def test_a_limit_is_dropped() -> None:
             run(*arguments)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(CommandError, match="at least one setting"):
         run("set", "stripe")
     with pytest.raises(CommandError, match="drop takes no settings"):

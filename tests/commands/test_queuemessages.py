@@ -81,7 +81,7 @@ def test_the_answer_may_be_json() -> None:
     assert json.loads(run("retry", sent.id, "--format", "json")) == answer
 
 
-def test_what_is_left_alone_is_said_and_is_an_error() -> None:
+def test_messages_that_are_left_alone_are_counted_and_make_an_error() -> None:
     sent, held = enqueue("h", priority=-1, delay=LATER), enqueue("h")
     dequeue()
     out = StringIO()
@@ -119,7 +119,7 @@ def test_batches_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         (["cancel", "--all", "--database", "nowhere"], "no database"),
     ],
 )
-def test_what_is_not_clear_is_refused(arguments: list[str], complaint: str) -> None:
+def test_contradictory_arguments_are_refused_and_change_nothing(arguments: list[str], complaint: str) -> None:
     sent = enqueue("h")
     with pytest.raises(CommandError, match=complaint):
         run(*arguments)

@@ -82,7 +82,7 @@ def test_a_dry_run_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "what", [["--queue", "emials"], ["--channel", "nobody"], ["--worker", "nobody"], ["--limit", "nobody"]]
 )
-def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
+def test_a_name_that_does_not_exist_is_refused(what: list[str], dry: list[str]) -> None:
     with pytest.raises(CommandError, match=what[1]):
         run(*what, *dry)
 
@@ -99,6 +99,6 @@ def test_what_is_not_there_is_refused(what: list[str], dry: list[str]) -> None:
         (["--queue", "default", "--for", "0"], "not between"),
     ],
 )
-def test_what_is_not_clear_is_refused(arguments: list[str], complaint: str) -> None:
+def test_contradictory_arguments_are_refused(arguments: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
         run(*arguments)

@@ -45,7 +45,7 @@ def test_nothing_is_locked_for_long() -> None:
     assert sql("SHOW lock_timeout") == [("0",)]
 
 
-def test_what_was_left_half_done_is_done_anew() -> None:
+def test_a_half_built_index_is_built_again() -> None:
     run("message", "archived_message")
     [[partition]] = sql("SELECT min(inhrelid::regclass::text) FROM pg_inherits"
                         " WHERE inhparent = 'pgqueue_archived_message'::regclass")  # fmt: skip
@@ -90,6 +90,6 @@ def test_a_transaction_around_it_is_refused() -> None:
         (["message", "--database", "elsewhere"], "There is no database"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_words(arguments: list[str], problem: str) -> None:
+def test_impossible_index_changes_are_refused_in_words(arguments: list[str], problem: str) -> None:
     with pytest.raises(CommandError, match=problem):
         run(*arguments)

@@ -109,7 +109,7 @@ def test_it_is_planned_anew() -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, dry: list[str]) -> None:
+def test_invalid_schedules_are_refused_and_change_nothing(arguments: list[str], complaint: str, dry: list[str]) -> None:
     channel_set(channel="released")
     channel_release(channel="released")
     before = list(Schedule.objects.values())
@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, dr
     assert list(Schedule.objects.values()) == before
 
 
-def test_what_code_declares_is_changed_there() -> None:
+def test_a_schedule_that_code_declares_cannot_be_set_by_the_command() -> None:
     Schedule.objects.update(declared_in="shop.handlers")
     with pytest.raises(CommandError, match=r"shop\.handlers declares 'nightly'"):
         run("set", "nightly", "--every", 60)

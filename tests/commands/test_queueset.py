@@ -46,7 +46,7 @@ def test_a_dry_run_changes_nothing() -> None:
         (["nowhere", "--archive", "none", "--dry-run"], "There is no queue"),
     ],
 )
-def test_what_it_cannot_do_is_an_error(arguments: list[str], problem: str) -> None:
+def test_invalid_settings_are_an_error_and_create_no_queue(arguments: list[str], problem: str) -> None:
     with pytest.raises(CommandError, match=problem):
         run(*arguments)
     assert not Queue.objects.exists()

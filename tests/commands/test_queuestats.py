@@ -30,10 +30,10 @@ def test_a_table_of_queues() -> None:
     pass_time(hours=1, minutes=2)
     queue_pause("mails")
     lines = run().splitlines()
-    assert lines[0].split() == ["queue", "ready", "leased", "scheduled", "dead", "oldest", "workers"]
-    assert lines[1].split()[:5] == ["default", "1", "0", "0", "0"]
-    assert lines[1].split()[5].startswith("1:02:0")
-    assert lines[2].split() == ["mails", "0", "0", "0", "0", "-", "0", "paused"]
+    assert lines[0].split() == ["queue", "ready", "leased", "scheduled", "limited", "dead", "oldest", "workers"]
+    assert lines[1].split()[:6] == ["default", "1", "0", "0", "0", "0"]
+    assert lines[1].split()[6].startswith("1:02:0")
+    assert lines[2].split() == ["mails", "0", "0", "0", "0", "0", "-", "0", "paused"]
     assert len(lines) == 3
 
 
@@ -44,7 +44,7 @@ def test_one_queue() -> None:
     assert [line.split()[0] for line in run("--queue", "mails").splitlines()] == ["queue", "mails"]
 
 
-def test_what_comes_and_goes(connect: Connect) -> None:
+def test_the_rates_count_enqueued_and_settled_messages(connect: Connect) -> None:
     channel_set(channel="default")
     with connection.cursor() as cursor:
         # The server adds up what a session did with a delay: the dead letters of an earlier test would count here.

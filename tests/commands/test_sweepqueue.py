@@ -42,7 +42,7 @@ def test_pg_cron_keeps_what_is_not_exported_if_the_setting_says_so(settings: Any
     assert "pgqueue_prune('2592000 seconds', NULL, 7, true)" in run("--print-cron")
 
 
-def test_what_pg_cron_would_run_runs() -> None:
+def test_the_printed_statements_of_pg_cron_run() -> None:
     from django.db import connection
 
     for statement in run("--print-cron").split("$$")[1::2]:

@@ -152,7 +152,9 @@ def test_a_database_of_a_newer_release_will_do(problem: Callable[[str], str]) ->
         ("DROP FUNCTION pgqueue_dequeue", "function pgqueue_dequeue"),
     ],
 )
-def test_what_is_recorded_and_not_there_is_not_ours(problem: Callable[[str], str], statement: str, absent: str) -> None:
+def test_a_missing_object_of_recorded_migrations_points_to_the_search_path(
+    problem: Callable[[str], str], statement: str, absent: str
+) -> None:
     text = problem(statement)
     assert f"has no {absent} in its search_path, although its migrations are recorded" in text
     assert "search_path" in text

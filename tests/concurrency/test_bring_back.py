@@ -95,7 +95,7 @@ def test_a_limit_holds_while_sessions_race(session: Session, connect: Callable[.
 
 
 @pytest.mark.parametrize("what", ["lease", "schedule"])
-def test_what_a_long_transaction_commits_late_is_above_the_floor(
+def test_a_lease_or_promotion_that_a_long_transaction_commits_late_is_above_the_floor(
     session: Session, business: Session, what: str
 ) -> None:
     """Ticks move the floors while it is open; its lease has expired, or its message has come due, by the commit."""

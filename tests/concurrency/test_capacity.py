@@ -67,7 +67,7 @@ def test_alone_it_gets_all(session: Session, tenants: None) -> None:
     assert len(dequeue(session, 12)) == 12
 
 
-def test_what_others_leave_goes_to_it(session: Session, tenants: None) -> None:
+def test_capacity_that_others_leave_goes_to_the_tenant_that_waits(session: Session, tenants: None) -> None:
     """Also in the call that serves the others first."""
     set_queue(session, fairness="share")
     fill(session, "a", 20)

@@ -48,7 +48,7 @@ def test_an_arrival_that_another_transaction_folds_is_contended(session: Session
     assert contended(session)
 
 
-def test_what_may_not_run_is_not_contended(session: Session) -> None:
+def test_messages_that_may_not_run_are_not_contended(session: Session) -> None:
     for name, limits in {"full": {"max_concurrency": 1}, "slow": {"release_interval": "1 hour"}, "held": {}}.items():
         make_channel(session, name, **limits)
         fill(session, name, 2)
@@ -64,7 +64,7 @@ def test_what_may_not_run_is_not_contended(session: Session) -> None:
     assert not contended(session, "default", "paused")
 
 
-def test_what_is_due_is_promoted_while_another_transaction_holds_a_lane(session: Session, business: Session) -> None:
+def test_a_due_message_is_promoted_while_another_transaction_holds_a_lane(session: Session, business: Session) -> None:
     hold_a_limited_lane(session, business)
     due = enqueue(session, delay="1 hour")
     session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE id = %s", [due])

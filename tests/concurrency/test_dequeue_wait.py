@@ -56,7 +56,7 @@ def asleep(session: Session, waiting: Session) -> dict[str, Any]:
     raise AssertionError("it does not sleep")
 
 
-def test_what_is_there_comes_at_once_in_the_order_of_service(session: Session, waiting: Session) -> None:
+def test_messages_that_are_there_come_at_once_in_the_order_of_service(session: Session, waiting: Session) -> None:
     ids = [enqueue(session, priority=priority) for priority in (0, 9, 5)]
     messages = call(waiting, "'default', 10, '1 minute', 'psql', '0'")
     assert [message["id"] for message in messages] == [ids[1], ids[2], ids[0]]
@@ -79,7 +79,9 @@ def test_a_message_has_the_columns_of_a_dequeue(session: Session, waiting: Sessi
     assert one(session, "SELECT pgqueue_complete(ARRAY[%s::bigint], ARRAY[%s::uuid])", message["id"], message["token"])
 
 
-def test_what_comes_while_it_waits_is_returned_and_leased(session: Session, waiting: Session, waits_for: Call) -> None:
+def test_messages_that_come_while_it_waits_are_returned_and_leased(
+    session: Session, waiting: Session, waits_for: Call
+) -> None:
     answer = waits_for("240 s")
     asleep(session, waiting)
     message = enqueue(session)

@@ -67,7 +67,7 @@ def test_they_are_changed_under_load_and_no_call_is_refused(connect: Connect, se
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 
 
-def test_what_began_before_finds_them_empty(session: Session, business: Session) -> None:
+def test_a_snapshot_from_before_the_change_finds_the_tables_empty(session: Session, business: Session) -> None:
     enqueue(session)
     business.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     business.execute("SELECT 1")

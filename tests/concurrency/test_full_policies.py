@@ -82,7 +82,9 @@ def test_the_limit_holds_while_messages_come_and_go(
 
 
 @DROPPERS
-def test_what_an_open_transaction_takes_is_not_dropped(session: Session, business: Session, policy: str) -> None:
+def test_a_message_that_an_open_transaction_takes_is_not_dropped(
+    session: Session, business: Session, policy: str
+) -> None:
     make_channel(session, "small", max_size=2, full_policy=policy)
     fill(session, "small", 2)
     [taken] = dequeue(business)

@@ -124,7 +124,7 @@ def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..
     assert order == ids
 
 
-def test_what_is_new_on_a_channel_that_goes_on_does_not_overtake_what_waits(
+def test_a_new_message_of_a_resumed_channel_does_not_overtake_those_that_wait(
     session: Session, connect: Callable[..., Session]
 ) -> None:
     """While it was paused its lane has fallen behind the line, and now another transaction holds it."""

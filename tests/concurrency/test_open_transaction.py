@@ -82,7 +82,7 @@ def test_an_open_transaction_that_has_enqueued_delays_no_other(
     business.commit()
 
 
-def test_what_was_ready_before_is_delivered_and_settled_meanwhile(
+def test_messages_that_were_ready_before_are_delivered_and_settled_during_an_open_transaction(
     session: Session, other: Session, business: Session, leased: list[Lease]
 ) -> None:
     assert len(drain(other)) == 4

@@ -60,7 +60,7 @@ def test_a_lane_that_shows_up_during_a_dequeue_is_not_overtaken_by_news_of_its_c
     assert [lease.id for lease in leases] == waiting[1:2]
 
 
-def test_what_an_open_dequeue_has_left_is_not_overtaken_by_a_message_that_is_alone(
+def test_messages_that_an_open_dequeue_has_left_are_not_overtaken_by_one_that_is_alone(
     session: Session, business: Session, connect: Connect
 ) -> None:
     """It could go straight from its arrival to the dequeue: those before it are locked, but not their messages."""
@@ -77,7 +77,7 @@ def test_what_an_open_dequeue_has_left_is_not_overtaken_by_a_message_that_is_alo
     assert [lease.id for _ in range(2) for lease in dequeue(session)] == [waiting[1], newest]
 
 
-def test_what_an_open_dequeue_has_left_of_a_late_transaction_is_not_overtaken(
+def test_messages_of_a_late_transaction_that_an_open_dequeue_has_left_are_not_overtaken(
     session: Session, business: Session, connect: Connect
 ) -> None:
     """Its arrivals have an xid below the floor, and the open dequeue holds them."""

@@ -53,7 +53,7 @@ def prepare(session: Session, name: str, statement: str, *, notify: str | None) 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_does_not_notify_can_be_prepared_and_is_seen_after_its_commit(
+def test_a_transaction_without_notify_can_be_prepared_and_is_seen_after_its_commit(
     session: Session, connect: Connect, name: str, way: str
 ) -> None:
     prepare(connect(autocommit=True), name, WAYS[way], notify="off")
@@ -79,7 +79,9 @@ def test_without_it_a_worker_that_sleeps_makes_the_prepare_fail(
     assert dequeue(session, 10) == []
 
 
-def test_what_is_rolled_back_after_the_prepare_was_never_there(session: Session, connect: Connect, name: str) -> None:
+def test_a_transaction_that_is_rolled_back_after_the_prepare_leaves_nothing(
+    session: Session, connect: Connect, name: str
+) -> None:
     prepare(connect(autocommit=True), name, WAYS["enqueue with a dedupe key"], notify="off")
     session.execute(f"ROLLBACK PREPARED '{name}'")
     assert dequeue(session, 10) == []

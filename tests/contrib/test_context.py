@@ -107,7 +107,7 @@ class TestTrace:
             PARENT[:36] + "0" * 16 + "-01",
         ],
     )
-    def test_what_is_not_valid_counts_as_none(self, module: ModuleType, parent: Any) -> None:
+    def test_an_invalid_traceparent_counts_as_none(self, module: ModuleType, parent: Any) -> None:
         with module.restore(of(traceparent=parent, tracestate=STATE)):
             assert module.capture() == {}
 

@@ -73,7 +73,7 @@ def test_a_handler_belongs_to_the_trace_of_the_enqueuer() -> None:
     assert processed.status.is_unset
 
 
-def test_what_the_handler_does_is_below_its_span_and_sees_the_baggage() -> None:
+def test_the_work_of_a_handler_is_below_its_span_and_sees_the_baggage() -> None:
     seen = []
     token = context.attach(baggage.set_baggage("tenant", "acme"))
     delivery = enqueued()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from django.urls import path
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue, limit_pause, limit_set, retry
 from django_pgqueue.contrib.prometheus.collector import QueueCollector
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
@@ -60,13 +61,34 @@ def values(name: str) -> dict[tuple[str, ...], float]:
 def test_the_state_of_the_queues() -> None:
     assert values("pgqueue_messages") == {
         ("default", "ready"): 2, ("default", "leased"): 1, ("default", "scheduled"): 0,
-        ("mails", "ready"): 0, ("mails", "leased"): 0, ("mails", "scheduled"): 0,
+        ("default", "waiting_for_limit"): 0,
+        ("mails", "ready"): 0, ("mails", "leased"): 0, ("mails", "scheduled"): 0, ("mails", "waiting_for_limit"): 0,
     }  # fmt: skip
     assert values("pgqueue_dead_letters") == {("default",): 1, ("mails",): 0}
     assert values("pgqueue_oldest_ready_age_seconds")["default",] >= 600
     assert values("pgqueue_oldest_ready_age_seconds")["mails",] == 0
     assert values("pgqueue_counts_complete") == {("default",): 1, ("mails",): 1}
     assert values("pgqueue_workers") == {("default",): 1, ("mails",): 0}
+
+
+def test_shared_limits_and_ordered_channels() -> None:
+    limit_set("stripe", max_concurrency=3)
+    limit_set("metered", release_interval=timedelta(hours=1))
+    enqueue("h", limits=["stripe", "metered"])
+    limit_pause("stripe", reason="down")
+    pass_time(minutes=10)
+    assert values("pgqueue_messages")["default", "waiting_for_limit"] == 1
+    assert values("pgqueue_limit_places") == {("shared", "stripe"): 0, ("shared", "metered"): 0}
+    assert values("pgqueue_limit_max_concurrency") == {("shared", "stripe"): 3}
+    assert sum(values("pgqueue_limit_waiting").values()) == 1
+    assert max(values("pgqueue_limit_oldest_wait_seconds").values()) >= 600
+    assert values("pgqueue_limit_paused") == {("shared", "stripe"): 1, ("shared", "metered"): 0}
+    channel_set(channel="invoices", ordered=True)
+    enqueue("h", channel="invoices")
+    retry([d for d in dequeue(limit=10) if d.channel == "invoices"], errors=[{}], delays=[timedelta(hours=1)])
+    pass_time(minutes=10)
+    assert values("pgqueue_held_channels") == {("default",): 1, ("mails",): 0}
+    assert values("pgqueue_held_channel_age_seconds")["default",] >= 600
 
 
 def test_workers_and_the_server() -> None:

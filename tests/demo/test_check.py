@@ -45,7 +45,7 @@ def differences() -> list[str]:
     return [difference for found in check(source.flights(LINES)) for difference in found.differences]
 
 
-def test_what_the_handler_wrote_matches_the_file(worked_off: None) -> None:
+def test_the_rows_that_the_handler_wrote_match_the_file(worked_off: None) -> None:
     found = check(source.flights(LINES))
 
     assert [(one.what, one.matches) for one in found] == [

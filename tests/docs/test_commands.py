@@ -60,7 +60,7 @@ def said(command: str) -> str:
 
 
 @pytest.mark.usefixtures("_scene")
-def test_what_the_page_shows_is_what_comes() -> None:
+def test_the_examples_of_the_page_show_the_real_output() -> None:
     assert len(TYPED) >= 10
     missing = []
     for block in TYPED:

@@ -84,5 +84,5 @@ def test_a_riddle_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["# The user `nobody`\nx = 1", 'x = "nobody"', "# A message of its own\nx = 1"])
-def test_what_is_quoted_and_what_is_a_sentence_are_no_riddles(text: str) -> None:
+def test_quoted_words_and_whole_sentences_are_no_riddles(text: str) -> None:
     assert not [text for text in sentences_of_code(text) if riddles(text) or FRAGMENT.match(text)]

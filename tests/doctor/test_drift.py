@@ -21,7 +21,9 @@ THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
         ("GRANT CREATE ON SCHEMA public TO PUBLIC", "W018", 1),
     ],
 )
-def test_what_the_system_checks_find(found: Examine, trouble: str, code: str, severity: int) -> None:
+def test_each_finding_of_the_system_checks_is_reported_with_an_action(
+    found: Examine, trouble: str, code: str, severity: int
+) -> None:
     sql("SAVEPOINT healthy")
     sql(trouble)
     reported = found("drift")
@@ -32,7 +34,7 @@ def test_what_the_system_checks_find(found: Examine, trouble: str, code: str, se
     assert set(found("drift")) <= THROWAWAY
 
 
-def test_what_the_project_has_silenced_is_accepted(found: Examine, settings: Any) -> None:
+def test_a_check_that_the_project_has_silenced_is_not_reported(found: Examine, settings: Any) -> None:
     sql("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)")
     settings.SILENCED_SYSTEM_CHECKS = ["pgqueue.W017"]
     assert set(found("drift")) <= THROWAWAY

@@ -54,7 +54,7 @@ def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: E
         handlers.unregister("mail.send")
 
 
-def test_what_is_leased_is_at_a_worker_already(found: Examine) -> None:
+def test_a_leased_message_counts_as_known_by_a_worker(found: Examine) -> None:
     make_worker("w", handlers=[])
     enqueue("mail.send")
     dequeue()

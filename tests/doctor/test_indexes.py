@@ -119,7 +119,7 @@ def test_the_archive_is_being_indexed_partition_by_partition(connect: Connect, f
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_being_built_excuses_no_other_index(connect: Connect, found: Examine) -> None:
+def test_an_index_that_is_being_built_excuses_no_other_index(connect: Connect, found: Examine) -> None:
     owner = connect(autocommit=True)
     owner.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
     try:

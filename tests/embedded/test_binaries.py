@@ -54,7 +54,7 @@ def test_a_major_version_can_be_asked_for():
         ("debian", None, "must be one of auto, system, wheel or an absolute path, not 'debian'"),
     ],
 )
-def test_what_is_missing_is_named_in_one_line_with_its_remedy(choice: str, major: int | None, message: str):
+def test_missing_binaries_are_named_in_one_line_with_the_remedy(choice: str, major: int | None, message: str):
     with pytest.raises(EmbeddedError) as raised:
         find_binaries(choice, major=major)
     assert message in str(raised.value)

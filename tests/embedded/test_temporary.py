@@ -39,7 +39,7 @@ def test_one_that_never_started_leaves_nothing():
     assert not cluster.folder.exists()
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_and_nothing_else(
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one_and_no_other_folder(
     in_python: Callable[..., subprocess.Popen[str]],
 ):
     script = "with temporary_cluster() as c: print(c.folder, c.status().pid, flush=True); input()"

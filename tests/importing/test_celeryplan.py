@@ -68,7 +68,7 @@ def test_options_of_a_task_become_those_of_a_handler(options: dict[str, object],
     ],
     ids=str,
 )
-def test_what_a_person_must_look_at_is_said(options: dict[str, object], note: str) -> None:
+def test_options_that_a_person_must_look_at_have_a_note(options: dict[str, object], note: str) -> None:
     assert note in " ".join(becomes("a", **options).notes)
 
 
@@ -80,7 +80,7 @@ def test_the_queue_of_a_route_is_printed() -> None:
     assert next(celery.tasks(app)).becomes == '@handler("a", queue="mail", max_attempts=1)'
 
 
-def test_what_is_proposed_for_a_plain_task_registers() -> None:
+def test_the_proposal_for_a_plain_task_registers_a_handler() -> None:
     @project.task(
         name="importing.plain", shared=False, autoretry_for=(Exception,), retry_backoff=True, ignore_result=True
     )

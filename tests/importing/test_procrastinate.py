@@ -145,7 +145,7 @@ def test_a_queue_may_get_another_name_and_jobs_another_channel(app: App, queueim
     assert (channel.queue, channel.name) == ("post", "old")
 
 
-def test_what_a_dead_worker_had_moves_only_if_that_is_said(app: App, queueimport: Callable[..., str]) -> None:
+def test_a_job_of_a_dead_worker_moves_only_with_the_option_stuck(app: App, queueimport: Callable[..., str]) -> None:
     job = defer(app)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE procrastinate_jobs SET status = 'doing'")

@@ -77,7 +77,7 @@ def test_a_second_import_moves_nothing(remind: Any, queueimport: Callable[..., s
     assert "0 moved" in queueimport("django-tasks-db", "--stuck")
 
 
-def test_what_is_done_stays_and_what_a_dead_worker_had_moves_if_that_is_said(
+def test_tasks_that_are_done_stay_and_those_of_a_dead_worker_move_with_the_option_stuck(
     remind: Any, queueimport: Callable[..., str]
 ) -> None:
     from django_tasks_db.models import DBTaskResult

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("archive", ["", "Full", "payload", 5])
-def test_what_is_no_choice_is_refused(archive: Any) -> None:
+def test_an_unknown_archive_setting_is_refused(archive: Any) -> None:
     sent = send()
     [delivery] = dequeue()
     for call in (lambda: complete(delivery, archive=archive), lambda: pop(archive=archive)):

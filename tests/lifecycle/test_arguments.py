@@ -153,7 +153,7 @@ def test_a_verb_refuses_a_wrong_type(verb: Callable[[Any], Any], name: str, valu
             verb(wrong)
 
 
-def test_what_settles_refuses_a_wrong_type_and_the_lease_goes_on() -> None:
+def test_a_settling_verb_refuses_a_wrong_type_and_the_lease_goes_on() -> None:
     enqueue("h")
     [delivery] = dequeue()
     for attempt, name in (

@@ -110,7 +110,7 @@ def test_a_worker_that_dies_has_the_same_policy():
 
 
 @pytest.mark.parametrize("backoff", [5, "1 minute", lambda attempt, error: MINUTE])
-def test_what_is_no_policy_is_refused(backoff):
+def test_a_backoff_that_is_no_policy_is_refused(backoff):
     with refused(InvalidMessage, "backoff is not a timedelta"):
         enqueue("h", backoff=backoff)
 

@@ -9,7 +9,7 @@ from tests.support.sql import value
 pytestmark = pytest.mark.django_db
 
 
-def test_what_takes_too_long_is_given_up():
+def test_a_read_that_takes_too_long_is_given_up():
     with pytest.raises(OperationalError, match="statement timeout"), bounded_read("default", seconds=0.05):
         call("default", "SELECT pg_sleep(60)")
     assert value("SELECT 1") == 1

@@ -63,7 +63,7 @@ def test_it_waits_for_its_back_off():
     assert [delivery.attempt for delivery in dequeue()] == [2]
 
 
-def test_what_kills_each_consumer_becomes_poison():
+def test_a_message_that_kills_each_consumer_becomes_poison():
     sent = enqueue("h", max_attempts=3, backoff=AT_ONCE)
     for attempt in (1, 2, 3):
         [delivery] = dequeue()
@@ -166,7 +166,7 @@ def test_the_place_of_a_dead_consumer_is_free_again():
     assert dequeue(limit=10) == []
 
 
-def test_what_comes_back_in_one_call_keeps_to_the_limit_of_its_channel():
+def test_messages_that_come_back_in_one_call_keep_to_the_limit_of_their_channel():
     channel_set(channel="default", max_concurrency=3)
     for _ in range(3):
         enqueue("h", backoff=AT_ONCE)
@@ -178,7 +178,7 @@ def test_what_comes_back_in_one_call_keeps_to_the_limit_of_its_channel():
     assert value("SELECT count(*) FROM pgqueue_message WHERE status = 2 AND lease_expires_at > clock_timestamp()") == 3
 
 
-def test_what_comes_back_keeps_to_the_rate_of_its_channel():
+def test_messages_that_come_back_keep_to_the_rate_of_their_channel():
     channel_set(channel="default", release_interval=timedelta(hours=1), release_burst=2)
     enqueue("h")
     for _ in range(3):

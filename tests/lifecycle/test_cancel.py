@@ -36,7 +36,7 @@ def archived(message: int) -> ArchivedMessage:
     return ArchivedMessage.objects.get(pk=message)
 
 
-def test_what_waits_goes_to_the_archive_with_the_reason():
+def test_waiting_messages_go_to_the_archive_with_the_reason():
     ready, later = enqueue("h", {"n": 1}), enqueue("h", delay=timedelta(hours=1))
     answer = cancel([ready.id, later.id], reason="withdrawn")
     assert answer == {ready.id: "cancelled", later.id: "cancelled"}
@@ -147,7 +147,7 @@ def test_a_place_on_its_channel_comes_free():
     assert enqueue("h").created
 
 
-def test_what_is_settled_stays_as_it_is():
+def test_settled_messages_stay_as_they_are():
     done, dead = leased(), leased()
     complete(done)
     dead_letter(dead, reason="no_such_order")

@@ -70,7 +70,7 @@ def test_a_large_tenant_goes_in_parts(tenant: str, monkeypatch: pytest.MonkeyPat
     assert grep(CANARY) == {}
 
 
-def test_what_is_leased_stays_until_it_has_ended(tenant: str) -> None:
+def test_leased_messages_stay_until_they_have_ended(tenant: str) -> None:
     enqueue("h", queue="mails", channel=tenant, priority=30)
     [held] = dequeue(queue="mails")
     before = erase(tenant, dry_run=True)

@@ -21,7 +21,7 @@ from tests.support.sql import sql
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_what_an_open_transaction_brings_is_reported_and_goes_with_the_next_erase(
+def test_a_message_that_an_open_transaction_brings_is_reported_and_goes_with_the_next_erase(
     tenant: str, connect: Connect
 ) -> None:
     producer = connect()
@@ -34,7 +34,7 @@ def test_what_an_open_transaction_brings_is_reported_and_goes_with_the_next_eras
     assert grep(CANARY) == {}
 
 
-def test_what_another_transaction_settles_is_not_missed(tenant: str, connect: Connect) -> None:
+def test_a_message_that_another_transaction_settles_is_not_missed(tenant: str, connect: Connect) -> None:
     worker = connect()
     worker.execute("SELECT * FROM pgqueue_pop('mails', 1)")
     assert not erase(tenant).done

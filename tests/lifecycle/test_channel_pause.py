@@ -34,7 +34,7 @@ def test_it_holds_from_the_next_dequeue_on():
     assert dequeue(limit=2) == []
 
 
-def test_what_is_leased_may_be_settled():
+def test_a_message_that_was_leased_before_the_pause_may_be_settled():
     enqueue("h")
     [delivery] = dequeue()
     channel_pause(channel="default")

@@ -44,7 +44,7 @@ def test_a_released_channel_takes_no_new_messages():
     ],
     ids=str,
 )
-def test_what_is_there_drains_without_limits(limits: dict[str, object]):
+def test_messages_of_a_released_channel_drain_without_limits(limits: dict[str, object]):
     channel_set(channel="default", **limits)
     enqueue_numbered(6)
     taken = dequeue(limit=10)
@@ -141,7 +141,7 @@ def test_a_name_of_any_length_can_be_used_again():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_an_open_transaction_has_enqueued_keeps_the_context_of_its_tenant(connect: Connect):
+def test_a_message_of_an_open_transaction_keeps_the_context_of_its_released_channel(connect: Connect):
     old = channel_set(channel="acme")
     Channel.objects.filter(pk=old).update(context={"schema": "old"})
     slow = connect()

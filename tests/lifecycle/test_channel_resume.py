@@ -25,7 +25,7 @@ def test_a_resumed_channel_is_delivered_again():
     assert (channel.paused_at, channel.pause_reason) == (None, "")
 
 
-def test_what_came_in_the_pause_is_delivered():
+def test_a_message_that_came_in_the_pause_is_delivered():
     channel_pause(channel="default")
     assert dequeue() == []
     enqueue("h")

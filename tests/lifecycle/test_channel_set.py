@@ -47,7 +47,7 @@ def test_it_sets_every_limit():
     assert limits(channel_set(channel="new", **LIMITS)) == LIMITS
 
 
-def test_what_is_not_named_stays_and_none_lifts_a_limit():
+def test_settings_that_are_not_named_stay_and_none_lifts_a_limit():
     channel = channel_set(channel="new", **LIMITS)
     assert channel_set(channel="new", weight=2) == channel
     assert limits(channel) == {**LIMITS, "weight": 2}
@@ -108,7 +108,7 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
     ],
     ids=lambda given: str(given)[:40],
 )
-def test_what_no_channel_may_be_is_refused(given: dict[str, object], problem: str | None):
+def test_invalid_settings_of_a_channel_are_refused(given: dict[str, object], problem: str | None):
     with refused(InvalidMessage, problem) as raised:
         channel_set(**{"channel": "new", **given})
     assert "payload" not in str(raised.value)

@@ -121,7 +121,7 @@ def test_results_states_errors_and_details_are_encoded_too(toy: Toy) -> None:
     assert dequeue()[0].state == [SECRET]
 
 
-def test_what_was_stored_before_the_codec_is_delivered(settings: Any, toy: Toy) -> None:
+def test_a_message_that_was_stored_before_the_codec_is_delivered(settings: Any, toy: Toy) -> None:
     settings.DJANGO_PGQUEUE = {}
     enqueue("h", {"plain": 1})
     settings.DJANGO_PGQUEUE = {"PAYLOAD_CODEC": toy}
@@ -248,3 +248,33 @@ def test_without_a_codec_nothing_changes(settings: Any) -> None:
     [delivery] = dequeue()
     assert (delivery.payload, delivery.body) == (like_it, b"\x00raw")
     assert isinstance(delivery, Delivery)
+
+
+@pytest.mark.parametrize("given", [{"payload": {"$codec": "toy", "v": 1, "data": "x"}}, {"body": codecs.BODY_MARK}])
+def test_the_stored_form_is_refused_without_a_codec(given: dict[str, Any]) -> None:
+    with refused(InvalidMessage, "codec"):
+        enqueue("h", **given)
+    with refused(InvalidMessage, "message 1 of 1"):
+        enqueue_many([NewMessage(handler="h", **given)])
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("given", [{"payload": {"$codec": "toy", "v": 1, "data": "x"}}, {"body": codecs.BODY_MARK}])
+def test_the_stored_form_comes_back_as_it_was_with_a_codec(toy: Toy, given: dict[str, Any]) -> None:
+    enqueue("h", **given)
+    [delivery] = dequeue()
+    assert {name: getattr(delivery, name) for name in given} == given
+
+
+def test_a_result_in_the_stored_form_is_refused_without_a_codec() -> None:
+    enqueue("h")
+    [delivery] = dequeue()
+    with refused(InvalidMessage, "codec"):
+        complete(delivery, results=[{"$codec": "toy", "v": 1, "data": "x"}])
+    assert Message.objects.get().id == delivery.id
+
+
+def test_an_object_that_only_has_the_mark_is_a_payload_like_any_other() -> None:
+    enqueue("h", {"$codec": "toy"})
+    [delivery] = dequeue()
+    assert delivery.payload == {"$codec": "toy"}

@@ -143,7 +143,7 @@ def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
     assert len(server_log) == 2
 
 
-def test_what_was_rolled_back_is_held_back_too(server_log: list[str]):
+def test_a_dead_letter_that_was_rolled_back_counts_for_the_limit_of_log_lines(server_log: list[str]):
     deliveries = lease_messages(2)
     with refused(LeaseLost):
         dead_letter(deliveries[0], reason="refused")

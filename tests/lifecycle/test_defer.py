@@ -174,7 +174,7 @@ def test_a_deferral_at_once_goes_behind_those_that_wait():
     assert [delivery.id for delivery in dequeue(limit=9)] == [waiting.id, first.id]
 
 
-def test_what_is_given_back_has_its_old_place():
+def test_a_message_that_is_given_back_has_its_old_place():
     """A worker that stops must not change the order of a channel."""
     first, second, third = lease_messages(3)
     waiting = enqueue("h")

@@ -106,7 +106,7 @@ def test_a_failure_in_between_begins_the_wait_anew():
     ]
 
 
-def test_what_is_to_be_cancelled_goes_to_the_archive():
+def test_a_message_that_is_to_be_cancelled_goes_to_the_archive():
     sent = enqueue("h")
     [delivery] = dequeue()
     cancel(sent.id)

@@ -25,7 +25,7 @@ def test_they_are_gone_and_cannot_be_redriven():
     assert redrive([first]) == {}
 
 
-def test_what_was_redriven_stays():
+def test_redriven_dead_letters_are_not_deleted():
     [letter] = died()
     redrive([letter])
     live = enqueue("h").id
@@ -45,7 +45,7 @@ def test_the_totals_of_a_channel_stay_true():
     assert value("SELECT dead FROM pgqueue_metrics() WHERE channel = 'red'") == 0
 
 
-def test_what_a_lake_lacks_stays_when_it_is_to_be_exported(settings):
+def test_dead_letters_that_a_lake_lacks_stay_when_they_are_to_be_exported(settings):
     settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
     [letter] = died()
     assert delete_dead(letter) == {letter: "unexported"}

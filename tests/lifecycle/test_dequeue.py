@@ -183,7 +183,7 @@ def test_a_message_may_be_urgent_and_scheduled():
     assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent later", 1, 2]
 
 
-def test_what_is_due_is_found_without_any_maintenance():
+def test_due_messages_are_found_without_any_maintenance():
     enqueue("h", "second", delay=timedelta(minutes=2))
     enqueue("h", "first", delay=timedelta(minutes=1))
     enqueue("h", "not yet", delay=timedelta(hours=1))

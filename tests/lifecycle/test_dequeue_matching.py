@@ -148,7 +148,7 @@ def test_it_keeps_to_its_queue(searched: str):
     assert len(dequeue_matching("other", payload={"k": 1})) == 1
 
 
-def test_what_expired_or_is_due_comes_back(searched: str):
+def test_expired_and_due_messages_come_back(searched: str):
     lost = enqueue("h", {"k": 1}, backoff=timedelta(0))
     expire(*dequeue())
     assert ids(dequeue_matching(payload={"k": 1})) == [lost.id]

@@ -14,7 +14,7 @@ from tests.support.sql import sql
 pytestmark = pytest.mark.django_db
 
 
-def test_what_waits_becomes_a_dead_letter_and_can_be_redriven():
+def test_waiting_messages_become_dead_letters_and_can_be_redriven():
     ready, later = enqueue("h", {"n": 1}), enqueue("h", delay=timedelta(hours=1))
     assert discard([ready.id, later.id], reason="kills the workers") == {ready.id: "discarded", later.id: "discarded"}
     assert places(ready.id) == places(later.id) == ["dead letters"]
@@ -48,7 +48,7 @@ def test_it_frees_room_places_and_keys():
     assert len(dequeue(limit=2)) == 1
 
 
-def test_what_is_settled_stays_where_it_is():
+def test_settled_messages_stay_where_they_are():
     done = enqueue("h")
     complete(dequeue())
     assert discard([done.id, 10**15]) == {done.id: "settled", 10**15: "not_found"}

@@ -47,7 +47,7 @@ def test_a_session_that_takes_a_message_is_not_waited_for(connect):
     assert edit(taken, 2) == "busy"
 
 
-def test_what_is_no_payload_is_refused():
+def test_a_value_that_is_no_payload_is_refused():
     sent = enqueue("h", {})
     with refused(InvalidMessage, "not JSON"):
         edit(sent.id, object())

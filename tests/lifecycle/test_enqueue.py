@@ -142,7 +142,7 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
     ],
     ids=str,
 )
-def test_what_no_message_may_be_is_refused(given: dict[str, object], problem: str | None):
+def test_invalid_messages_are_refused(given: dict[str, object], problem: str | None):
     with refused(InvalidMessage, problem), transaction.atomic():
         enqueue(**{"handler": "h", **given})
     assert not Message.objects.exists()

@@ -81,7 +81,7 @@ def test_async_callers_keep_their_context() -> None:
     assert headers_of(sent.id)["tenant"] == "acme"
 
 
-def test_what_it_raises_the_caller_gets() -> None:
+def test_the_caller_gets_the_exception_of_the_context_function() -> None:
     def broken() -> None:
         raise LookupError("no tenant")
 

@@ -116,7 +116,7 @@ def test_popped_purged_and_redriven(ear):
     assert ear.names() == ["created", "popped", "created", "purged", "created", "dead_lettered", "created"]
 
 
-def test_what_leaves_a_full_channel_is_an_event(ear):
+def test_a_message_that_leaves_a_full_channel_is_an_event(ear):
     channel_set(channel="default", max_size=1, full_policy="drop_oldest")
     first = enqueue("greet")
     enqueue("greet")
@@ -211,7 +211,7 @@ PAYLOAD = {
 }
 
 
-def test_what_a_later_version_adds_is_left_out():
+def test_keys_that_a_later_version_adds_are_left_out():
     event = decode(json.dumps(PAYLOAD | {"mood": "good"}))
     assert (event.ids, event.at, event.reason) == ((1, 2), datetime(2030, 1, 1, 11, tzinfo=UTC), None)
 

@@ -62,7 +62,7 @@ def test_a_message_that_nothing_holds_up_is_next(worker: Worker) -> None:
     ]
 
 
-def test_what_the_line_does_not_know_yet_is_reported(worker: Worker) -> None:
+def test_a_message_that_the_line_does_not_know_yet_is_reported(worker: Worker) -> None:
     message = enqueue("h").id
     assert of_message(message) == of_channel() == ["arriving", "in_channel"]
     pass_time(minutes=1)
@@ -197,7 +197,7 @@ def test_limits_do_not_hold_up_a_channel_that_was_released(worker: Worker) -> No
     assert of_channel() == ["in_line", "released"]
 
 
-def test_what_is_scheduled_is_reported_with_what_will_still_hold_it_up() -> None:
+def test_a_scheduled_message_is_reported_with_the_reasons_that_will_still_hold_it() -> None:
     channel_set(channel="default", max_concurrency=1)
     enqueue("h")
     dequeue()
@@ -206,7 +206,7 @@ def test_what_is_scheduled_is_reported_with_what_will_still_hold_it_up() -> None
     assert "in 00:59:59" in reason_of(message, "scheduled").sentence
 
 
-def test_what_is_due_and_not_promoted_is_reported(worker: Worker) -> None:
+def test_a_message_that_is_due_and_not_promoted_is_reported(worker: Worker) -> None:
     message = enqueue("h", delay=timedelta(minutes=1)).id
     pass_time(minutes=2)
     assert of_message(message) == ["due", "no_maintenance"]

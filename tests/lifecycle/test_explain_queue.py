@@ -38,6 +38,7 @@ def test_a_queue_at_its_limit_names_the_channels_that_hold_the_places(worker: Wo
 def test_the_rate_of_a_queue_says_when_the_next_delivery_may_be(worker: Worker) -> None:
     queue_set(rate="1/10m burst 2")
     messages = [enqueue("h").id for _ in range(3)]
+    assert "queue_rate" not in of_message(messages[2]), "no message was delivered yet"
     dequeue()
     assert "queue_rate" not in of_message(messages[2])
     dequeue()

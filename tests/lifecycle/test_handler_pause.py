@@ -56,7 +56,7 @@ def test_a_handler_that_is_not_paused_may_be_resumed():
     assert len(dequeue()) == 1
 
 
-def test_what_is_wrong_is_refused():
+def test_invalid_arguments_are_refused():
     for verb in (handler_pause, handler_resume):
         with refused(InvalidMessage, "neither a name nor a function"):
             verb(5)  # type: ignore[operator]

@@ -31,7 +31,7 @@ def only(**options: object) -> QueueHealth:
 
 
 def test_a_queue_that_is_empty():
-    assert health() == [QueueHealth("default", 0, 0, 0, 0, None, None, 0, False, True)]
+    assert health() == [QueueHealth("default", 0, 0, 0, 0, 0, None, None, 0, False, True)]
 
 
 def test_every_state_is_counted_queue_by_queue():
@@ -107,7 +107,7 @@ def test_a_queue_behind_a_large_one_is_counted():
     assert (mails.ready, mails.complete) == (1, True)
 
 
-def test_what_it_reads_does_not_grow_with_the_backlog():
+def test_the_blocks_that_health_reads_do_not_grow_with_the_backlog():
     channel_set(channel="other")
     costs = []
     for count in (2_000, 20_000):

@@ -43,7 +43,7 @@ def test_the_same_may_be_said_again():
     assert Lake.objects.get().rows == {"archive": {"2026-11-21": 2}}
 
 
-def test_what_an_older_export_says_late_changes_nothing():
+def test_a_late_report_of_an_older_export_changes_nothing():
     exported(100, TWO)
     sql("UPDATE pgqueue_lake SET exported_at = '2020-01-01T00:00Z'")
     assert not exported(99, ONE, "/elsewhere")

@@ -68,7 +68,7 @@ def test_it_frees_the_place_in_a_limited_channel():
     assert len(dequeue(limit=2)) == 1
 
 
-def test_what_has_no_lease_is_left_alone():
+def test_messages_without_a_lease_are_left_alone():
     waiting, done = enqueue("h", priority=-1), enqueue("h")
     complete(dequeue())
     assert lease_release([waiting.id, done.id, 10**15]) == {

@@ -27,7 +27,7 @@ def test_messages_of_a_paused_limit_wait_and_others_go_on():
     assert SharedLimit.objects.get().paused_at is None
 
 
-def test_what_is_leased_may_be_settled():
+def test_a_message_that_was_leased_before_the_pause_may_be_settled():
     limit_set("stripe")
     enqueue("h", limits=["stripe"])
     [delivery] = dequeue()
@@ -47,7 +47,7 @@ def test_a_pause_with_an_end_ends_by_the_sweep():
     assert len(dequeue()) == 1
 
 
-def test_what_is_wrong_is_refused():
+def test_invalid_arguments_are_refused():
     for verb in (limit_pause, limit_resume):
         with refused(InvalidMessage, "there is no limit"):
             verb("paypal")

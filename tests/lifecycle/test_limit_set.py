@@ -32,7 +32,7 @@ def test_a_limit_is_made_and_its_id_returned():
     assert (limit.release_interval, limit.release_burst) == (timedelta(milliseconds=10), 50)
 
 
-def test_what_is_not_given_stays_and_none_lifts_it():
+def test_settings_that_are_not_given_stay_and_none_lifts_a_limit():
     id_ = limit_set("stripe", max_concurrency=20, rate="1/m burst 5", handlers=["h"])
     assert limit_set("stripe", max_concurrency=None) == id_
     limit = SharedLimit.objects.get()

@@ -68,7 +68,7 @@ def test_a_message_that_is_too_large_is_refused(message: dict[str, Any], django_
 
 
 @SMALL
-def test_what_just_fits_is_taken() -> None:
+def test_values_that_just_fit_are_taken() -> None:
     assert enqueue("h", text_of(1_000)).created
     assert enqueue("h", text_of(500), body=b"x" * 300, headers={"h": "y" * 191}).created
 
@@ -136,7 +136,7 @@ def test_a_payload_that_is_refused_is_not_quoted(payload: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("payload", [f'{{"a": "{SECRET}", }}', f'["{SECRET}", "\\u0000"]', "[" * 7_000 + f'"{SECRET}"'])
-def test_what_postgresql_says_of_a_value_is_not_shown(payload: str) -> None:
+def test_the_words_of_postgresql_about_a_value_are_not_shown(payload: str) -> None:
     with refused(InvalidMessage) as found:
         call("default", "SELECT pgqueue_enqueue('h', %s::text::jsonb)", (payload,))
     assert SECRET not in shown(found.value)

@@ -60,7 +60,7 @@ def backlog(channel: str | None = None, queue: str = "default") -> tuple[int, ..
     )
 
 
-def test_what_is_settled_counts_once_for_its_queue_and_its_channel() -> None:
+def test_a_settled_message_counts_once_for_its_queue_and_its_channel() -> None:
     channel_set(channel="acme")
     settle_some(3)
     settle_some(2, channel="acme")
@@ -93,7 +93,7 @@ def test_each_outcome_has_its_figure() -> None:
     assert sums(channel=None, minutes=10) == {"completed": 2, "cancelled": 3, "dead": 1, "retries": 1}
 
 
-def test_what_is_rolled_back_never_counts(connect: Callable[..., psycopg.Connection[Any]]) -> None:
+def test_a_settlement_that_is_rolled_back_never_counts(connect: Callable[..., psycopg.Connection[Any]]) -> None:
     enqueue("h")
     with connect() as session:
         session.execute("SELECT * FROM pgqueue_pop('default', 1)")
@@ -103,7 +103,7 @@ def test_what_is_rolled_back_never_counts(connect: Callable[..., psycopg.Connect
 
 
 @pytest.mark.usefixtures("_yesterday")
-def test_what_is_committed_late_counts_then(connect: Callable[..., psycopg.Connection[Any]]) -> None:
+def test_a_settlement_that_is_committed_late_counts_then(connect: Callable[..., psycopg.Connection[Any]]) -> None:
     """While it is open, others come and go, and are measured more than once."""
     enqueue("h")
     with connect() as session:
@@ -216,7 +216,7 @@ def test_a_count_that_took_long_is_not_repeated_soon(settings: Any) -> None:
     assert value("SELECT counted_in FROM pgqueue_measurement ORDER BY id DESC LIMIT 1") < timedelta(seconds=30)
 
 
-def test_what_is_not_shown_any_more_goes() -> None:
+def test_figures_that_are_not_shown_any_more_are_deleted() -> None:
     settle_some(1)
     measure(AT_ONCE)
     sql("UPDATE pgqueue_activity SET bucket_at = bucket_at - interval '3 hours'")

@@ -276,7 +276,7 @@ class TestDeadLetters:
         assert dequeue(limit=10) == []
         assert Channel.objects.get().pause_reason == f"paused; message {first.id} became a dead letter (refused)"
 
-    def test_what_an_operator_discards_pauses_nothing(self):
+    def test_a_message_that_an_operator_discards_does_not_pause_its_channel(self):
         channel_set(channel="default", ordered=True, on_dead="pause")
         enqueue_backlog("default", 2)
         discard(dequeue(limit=10)[0].id)

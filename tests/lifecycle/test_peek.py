@@ -25,7 +25,7 @@ def test_a_look_takes_nothing():
     assert [delivery.id for delivery in dequeue()] == [sent.id]
 
 
-def test_what_was_only_seen_cannot_be_settled():
+def test_a_message_that_was_only_peeked_at_cannot_be_settled():
     enqueue("h")
     [seen] = peek()
     assert (seen.token, seen.lease_expires_at, seen.attempt) == (None, None, 0)
@@ -56,7 +56,7 @@ def test_leased_and_scheduled_messages_do_not_come_next():
     assert peek(limit=10) == []
 
 
-def test_what_became_due_and_waits_for_a_promotion_is_not_ready_yet():
+def test_a_message_that_became_due_and_waits_for_its_promotion_is_not_ready_yet():
     enqueue("h", delay=timedelta(hours=1))
     pass_time(hours=1)
     assert peek() == []

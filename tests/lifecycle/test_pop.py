@@ -45,7 +45,7 @@ def test_it_keeps_the_order_and_the_limit():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_rolled_back_is_there_again():
+def test_a_pop_that_is_rolled_back_leaves_the_message_there():
     sent = enqueue("h")
     with rolled_back():
         assert len(pop()) == 1

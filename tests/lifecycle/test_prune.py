@@ -140,7 +140,7 @@ def test_a_worker_that_has_been_silent_for_a_day_is_forgotten():
     assert [worker.name for worker in Worker.objects.all()] == ["alive"]
 
 
-def test_what_was_not_archived_counts_in_the_total_where_no_maintenance_measures():
+def test_messages_that_were_not_archived_count_in_the_total_without_maintenance_that_measures():
     queue_set(archive="none")
     for _ in range(3):
         enqueue("h")

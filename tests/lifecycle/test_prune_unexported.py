@@ -157,7 +157,7 @@ def committed_old(transactional_db: None) -> Any:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_long_transaction_may_still_commit_is_not_dropped(committed_old: str, connect: Connect):
+def test_a_day_to_which_a_long_transaction_may_still_commit_is_not_dropped(committed_old: str, connect: Connect):
     """It settled on that day, and commits after the export and after retention."""
     export({day(committed_old): 2})
     slow = connect()

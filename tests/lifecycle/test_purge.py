@@ -23,7 +23,7 @@ def test_ready_and_scheduled_messages_go_to_the_archive_as_purged():
     assert dequeue() == []
 
 
-def test_what_is_leased_is_left_to_its_holder():
+def test_leased_messages_are_left_to_their_holder():
     enqueue("h", "first")
     [held] = dequeue()
     enqueue("h", "second")

@@ -61,7 +61,7 @@ def test_the_sweep_removes_the_rows_of_its_channels():
         queue_drop(queue="mails")
 
 
-def test_what_waits_is_refused_unless_it_is_to_be_purged():
+def test_a_queue_with_waiting_messages_is_dropped_only_with_purge():
     ids = [send("a"), send("b", delay=timedelta(hours=1))]
     with refused(QueueNotEmpty, "wait.*purge=True.*--purge"):
         queue_drop(queue="mails")
@@ -123,7 +123,7 @@ def test_the_names_are_free_again():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_an_open_transaction_takes_or_brings_is_not_lost(connect):
+def test_messages_that_an_open_transaction_takes_or_brings_are_not_lost(connect):
     taken = send()
     worker, producer = connect(), connect()
     worker.execute("SELECT * FROM pgqueue_dequeue('mails')")
@@ -169,7 +169,7 @@ def test_purge_takes_a_bool_only():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_comes_late_to_a_dropped_queue_is_archived_as_the_queue_said(connect: Connect):
+def test_a_late_message_of_a_dropped_queue_is_archived_by_the_setting_of_the_queue(connect: Connect):
     channel_set(queue="q", channel="c")
     queue_set(queue="q", archive="none")
     slow = connect()

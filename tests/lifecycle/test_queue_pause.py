@@ -57,7 +57,7 @@ def test_its_row_says_since_when_and_why():
     assert (after.paused_at, after.pause_reason) == (None, "")
 
 
-def test_what_is_leased_is_settled_as_ever():
+def test_messages_that_were_leased_before_the_pause_are_settled_as_usual():
     for _ in range(2):
         enqueue("h")
     first, second = dequeue(limit=2)

@@ -26,7 +26,7 @@ def fill_three_channels() -> list[int | None]:
     return [answer.id for answer in sent]
 
 
-def test_what_waits_in_all_channels_of_the_queue_goes_to_the_archive_as_purged():
+def test_waiting_messages_of_all_channels_of_the_queue_go_to_the_archive_as_purged():
     ids = fill_three_channels()
     kept = enqueue("h")
     later = enqueue("h", delay=timedelta(hours=1))
@@ -37,7 +37,7 @@ def test_what_waits_in_all_channels_of_the_queue_goes_to_the_archive_as_purged()
     assert queue_purge(queue="mails") == 0
 
 
-def test_what_is_leased_is_left_to_its_holder():
+def test_leased_messages_are_left_to_their_holder():
     fill_three_channels()
     [held] = dequeue(queue="mails")
     assert queue_purge(queue="mails") == 6

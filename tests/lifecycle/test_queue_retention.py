@@ -125,7 +125,7 @@ def test_only_what_a_lake_has_is_deleted(settings: Any) -> None:
     assert prune().partitions_dropped == 1, "the lake had the whole day before rows were deleted"
 
 
-def test_what_comes_late_to_such_a_day_is_not_dropped_before_the_lake_has_it(settings: Any) -> None:
+def test_a_pruned_day_with_late_rows_is_not_dropped_before_the_lake_has_them(settings: Any) -> None:
     settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=4), "KEEP_UNTIL_EXPORTED": True}
     queue_set("mails", retention=timedelta(days=3))
     partition = archive("mails", 5, rows=2)

@@ -83,7 +83,7 @@ def test_the_same_id_twice_is_one_life():
     assert Message.objects.count() == 1
 
 
-def test_what_is_no_dead_letter_is_left_out():
+def test_ids_that_are_no_dead_letters_are_left_out():
     sent = enqueue("h")
     assert redrive([sent.id, -1]) == {}
     assert redrive([]) == {}
@@ -200,7 +200,7 @@ def test_times_that_do_not_pair_up_are_refused():
     ],
     ids=["time", "payload", "letter", "headers"],
 )
-def test_what_no_message_may_be_is_an_answer_and_nothing_is_written(more: str, spoil: str, problem: str):
+def test_an_invalid_redrive_is_an_answer_and_writes_nothing(more: str, spoil: str, problem: str):
     """Found before the INSERT, whose trigger would raise: the transaction of the caller goes on."""
     ids = make_dead(2)
     if spoil:

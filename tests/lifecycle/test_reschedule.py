@@ -38,7 +38,7 @@ def test_a_ready_message_is_put_off():
     assert [delivery.id for delivery in dequeue()] == [sent.id]
 
 
-def test_what_is_ready_keeps_its_place_when_it_shall_be_due_now():
+def test_a_ready_message_keeps_its_place_when_it_shall_be_due_now():
     first, second = enqueue("h"), enqueue("h")
     assert reschedule(first.id) == {first.id: "ready"}
     assert [delivery.id for delivery in dequeue(limit=2)] == [first.id, second.id]
@@ -61,7 +61,7 @@ def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane()
     assert [delivery.id for delivery in dequeue(limit=1)] == [late.id]
 
 
-def test_what_cannot_be_moved_is_said():
+def test_messages_that_cannot_be_moved_have_an_outcome_that_says_why():
     for _ in range(3):
         enqueue("h")
     leased, done = dequeue(limit=2)

@@ -59,7 +59,7 @@ def test_a_full_channel_drops_by_its_policy():
     assert list(ScheduleTick.objects.values_list("outcome", flat=True).order_by("id")) == ["created", "dropped"]
 
 
-def test_what_cannot_run_says_why_and_leaves_nothing():
+def test_a_schedule_that_cannot_run_says_why_and_leaves_nothing():
     make(channel="nowhere")
     with refused(ScheduleNotFound, 'no schedule "daily"'):
         schedule_run("daily")

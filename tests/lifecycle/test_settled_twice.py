@@ -155,7 +155,7 @@ def test_a_message_that_was_cancelled_instead_of_given_back_is_known():
     assert again_defer(delivery) == again_retry(delivery) == {delivery.id: "cancelled"}
 
 
-def test_what_was_popped_or_purged_was_not_settled_by_a_lease():
+def test_a_popped_or_purged_message_was_not_settled_by_a_lease():
     enqueue("h")
     [popped] = pop()
     delivery = lease_message()

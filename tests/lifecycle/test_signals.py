@@ -34,7 +34,7 @@ def test_each_new_message_sends_a_signal(heard):
     assert {(sent["sender"], sent["using"]) for sent in heard} == {(NewMessage, "default")}
 
 
-def test_what_was_not_created_sends_no_signal(heard):
+def test_messages_that_were_not_created_send_no_signal(heard):
     channel_set(channel="small", max_size=1, full_policy="drop")
     enqueue("greet", dedupe_key="k", channel="small")
     heard.clear()

@@ -59,7 +59,7 @@ def test_no_message_is_lost_when_ticks_run_between_all_steps():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_long_transaction_commits_late_is_found(connect):
+def test_messages_that_a_long_transaction_commits_late_are_found(connect):
     slow = connect()
     slow.execute("SELECT pgqueue_enqueue('slow')")
     for _ in range(5):

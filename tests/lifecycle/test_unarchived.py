@@ -44,7 +44,7 @@ def test_figures_and_totals_count_what_is_not_archived(archive: str) -> None:
     assert found.total == 3, "neither twice nor forgotten when it is measured"
 
 
-def test_what_no_measurement_saw_in_time_counts_in_the_total() -> None:
+def test_messages_that_no_measurement_saw_in_time_count_in_the_total() -> None:
     queue_set(archive="none")
     send()
     pop()

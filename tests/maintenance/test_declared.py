@@ -105,7 +105,7 @@ def test_code_decides_but_whether_it_is_enabled():
     assert (row.enabled, row.payload, row.cron) == (False, 1, "30 2 * * *")
 
 
-def test_what_code_changes_is_planned_anew_and_nothing_else():
+def test_a_schedule_that_code_changes_is_planned_anew_and_no_other():
     declare()
     declare(timedelta(hours=1), name="hourly")
     sync_schedules()
@@ -120,7 +120,7 @@ def test_what_code_changes_is_planned_anew_and_nothing_else():
     assert Schedule.objects.get(name="hourly").next_fire_at == before
 
 
-def test_what_code_does_not_declare_any_more_fires_no_more_until_it_does_again():
+def test_a_schedule_that_code_does_not_declare_any_more_rests_until_it_is_declared_again():
     declare(timedelta(hours=1), missed="once")
     make("by hand")
     sync_schedules()

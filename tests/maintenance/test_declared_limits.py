@@ -155,7 +155,7 @@ def test_a_wrong_limit_of_the_setting_is_logged_and_stops_no_other(settings, cap
     settings.DJANGO_PGQUEUE = {"LIMITS": {"openai": {"rate": "often"}, "stripe": {"max_concurrency": 2}}}
     with caplog.at_level(logging.ERROR, "django_pgqueue"):
         assert sync_limits() == LimitCounts(added=1, changed=0, undeclared=0)
-    assert "a limit of LIMITS is not taken over: the limit 'openai': rate is 'often'" in caplog.text
+    assert "a limit of LIMITS is left out: the limit 'openai': rate is 'often'" in caplog.text
 
 
 def test_the_first_run_of_a_worker_and_a_migration_write_them():

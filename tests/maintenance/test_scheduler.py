@@ -84,7 +84,7 @@ def test_the_messages_have_the_retry_policy_of_their_handler():
     assert list(stored) == [wanted, wanted]
 
 
-def test_what_is_not_due_disabled_or_removed_does_not_fire():
+def test_a_schedule_that_is_not_due_disabled_or_removed_does_not_fire():
     make("later")
     make("off", enabled=False)
     make("gone", removed_at=clock())
@@ -140,7 +140,7 @@ def test_a_schedule_that_was_edited_is_planned_anew(change: dict[str, object]):
     assert Schedule.objects.get().next_fire_at > clock()
 
 
-def test_what_was_due_while_it_was_disabled_was_not_missed():
+def test_ticks_that_were_due_while_a_schedule_was_disabled_were_not_missed():
     make(missed="once")
     Schedule.objects.update(enabled=False)
     plan("nightly", hours=3)
@@ -235,7 +235,7 @@ def test_a_definition_that_makes_no_sense_does_not_hold_up_the_others(caplog: py
     assert Schedule.objects.get(name="broken").next_fire_at > clock()
 
 
-def test_what_waits_longest_comes_first():
+def test_the_schedule_that_waits_longest_comes_first():
     for name, ago in {"young": 5, "old": 500, "middle": 50}.items():
         make(name)
         plan(name, seconds=ago)

@@ -75,6 +75,7 @@ def lite() -> Iterator[str]:
         **connections.settings["default"],
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": ":memory:",
+        "OPTIONS": {},  # those of a worker, which another test may have left, are of PostgreSQL
     }
     yield "lite"
     connections["lite"].close()

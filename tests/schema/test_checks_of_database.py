@@ -189,7 +189,7 @@ def test_live_messages_that_an_operator_chose_to_lose_in_a_crash() -> None:
 
 @pytest.mark.parametrize("table", ["pgqueue_dead_letter", "pgqueue_floor", "pgqueue_arrival", "pgqueue_lane_seq"])
 @pytest.mark.django_db
-def test_what_no_operator_may_choose_to_lose(table: str) -> None:
+def test_a_table_that_must_stay_logged_is_reported_when_it_is_unlogged(table: str) -> None:
     sql(f"ALTER TABLE {table} SET UNLOGGED")
     found = of_database()
     assert list(found) == ["pgqueue.W019"]
@@ -221,7 +221,7 @@ def test_tables_without_autovacuum() -> None:
 
 
 @pytest.mark.django_db
-def test_what_migrate_will_repair_does_not_keep_it_from_running() -> None:
+def test_a_fault_that_migrate_will_repair_does_not_keep_migrate_from_running() -> None:
     sql("DROP FUNCTION pgqueue_peek")
     sql("DELETE FROM django_migrations WHERE app = 'pgqueue' AND name LIKE '0003%'")
     assert of_database() == {}

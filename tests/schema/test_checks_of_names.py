@@ -84,7 +84,7 @@ def test_all_ways_to_enqueue_are_known(app: App, source: str) -> None:
         "from django_pgqueue import handler\n@handler('x')\ndef x(delivery): ...",
     ],
 )
-def test_what_cannot_be_known_or_is_of_others_is_left_alone(app: App, source: str) -> None:
+def test_names_that_cannot_be_known_or_belong_to_others_are_left_alone(app: App, source: str) -> None:
     app(tools=source)
     assert found() == {}
 

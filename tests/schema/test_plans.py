@@ -166,7 +166,9 @@ def reads(plans: list[dict[str, Any]]) -> tuple[int, float]:
 
 @large
 @pytest.mark.parametrize("verb", VERBS | OPERATOR)
-def test_what_a_call_reads_does_not_grow_with_the_backlog(queue: Session, record_plans: RecordPlans, verb: str) -> None:
+def test_the_rows_and_buffers_that_a_call_reads_do_not_grow_with_the_backlog(
+    queue: Session, record_plans: RecordPlans, verb: str
+) -> None:
     buffers, rows = reads(plans_of(queue, record_plans, verb))
 
     assert rows <= 1100, f"{rows} rows in one scan"

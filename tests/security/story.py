@@ -57,6 +57,8 @@ class Story:
         [(message,)] = self.session.execute("SELECT id FROM public.pgqueue_message ORDER BY id LIMIT 1").fetchall()
         yield self.call("code", "explain_message(%s)", message)
         yield self.call("queue, ready, complete", "health()")
+        yield self.call("kind, name, waiting", "limit_health()")
+        yield self.call("queue, channel", "held_channels()")
         yield self.call("queue, channel", "waiting()")
         yield self.call("channel, problem", "find_unreachable()")
         yield self.call("*", "repair()")
@@ -75,6 +77,11 @@ class Story:
         yield self.call("*", "limit_drop('stripe')")
         yield self.call("*", "handler_pause('nobody', 'why')")
         yield self.call("*", "handler_resume('nobody')")
+        breaker = '{"failures": 2, "within": "1 minute", "pause": "1 hour", "per": "channel"}'
+        yield self.call("outcome", "breaker_set('h', %s)", breaker)
+        yield self.call("outcome", "breaker_open('h', 'default', 'small')")
+        yield self.call("outcome", "breaker_close('h', 'default', 'small')")
+        yield self.call("outcome", "breaker_set('h', NULL)")
 
     def settle(self) -> Iterator[Any]:
         ids, tokens = self.leased()

@@ -47,6 +47,8 @@ VERBS = """
     explain_channel     .        .       x         x       x
     explain_message     .        .       x         x       x
     health              .        .       x         x       x
+    limit_health        .        .       x         x       x
+    held_channels       .        .       x         x       x
     waiting             .        .       x         x       x
     find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
@@ -58,6 +60,9 @@ VERBS = """
     channel_release     .        .       x         .       .
     channel_erase       .        .       x         .       .
     limit_set           .        x       x         .       .
+    breaker_set         .        x       x         .       .
+    breaker_open        .        .       x         .       .
+    breaker_close       .        .       x         .       .
     limit_drop          .        .       x         .       .
     limit_pause         .        x       x         .       .
     limit_resume        .        x       x         .       .
@@ -98,6 +103,7 @@ TABLES = """
     limit_handler       .          S       S         S       S
     place               .          .       S         S       S
     meter               .          .       S         S       S
+    breaker_outcome     .          .       S         S       S
     spent               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S

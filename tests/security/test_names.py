@@ -94,7 +94,7 @@ def test_an_event_of_a_hostile_name_is_one_json_object(name: str, pg_url: str) -
     ],
     ids=["empty", "too long", "NUL", "surrogate"],
 )
-def test_what_can_be_no_name_is_refused_and_nothing_is_left(name: str, words: str) -> None:
+def test_an_invalid_name_is_refused_and_leaves_nothing(name: str, words: str) -> None:
     channel_set(channel="default")
     with pytest.raises(InvalidMessage, match=words), transaction.atomic():
         enqueue(name)

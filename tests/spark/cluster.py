@@ -46,7 +46,8 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(folder: Path, workers: int = 2, *, cores: int = 1, memory: str = "768m") -> Iterator[Cluster]:
-    """A master, and workers that can run an executor each. All processes are gone at the end."""
+    """A master, and workers that can run an executor each, on loopback addresses of their own: Spark runs a speculative
+    task on another host only. All processes are gone at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j2.properties").write_text(LOGGING)
     with ExitStack() as stack:
@@ -58,22 +59,25 @@ def standalone_cluster(folder: Path, workers: int = 2, *, cores: int = 1, memory
         for number in range(workers):
             log = folder / f"worker-{number}.log"
             work = str(folder / f"work-{number}")
-            arguments = [*arguments, "--cores", str(cores), "--memory", memory, "--work-dir", work, url]
-            started.append((stack.enter_context(_daemon(folder, log, WORKER, *arguments)), log))
-            arguments = arguments[:6]
+            host = f"127.0.0.{number + 1}"
+            arguments = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", str(cores), "--memory", memory]
+            arguments += ["--work-dir", work, url]
+            started.append((stack.enter_context(_daemon(folder, log, WORKER, *arguments, host=host)), log))
         for worker, log in started:
             _wait_for(r"(Successfully registered with master)", log, worker)
         yield Cluster(url, folder, [worker for worker, _ in started])
 
 
 @contextmanager
-def _daemon(folder: Path, log: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(
+    folder: Path, log: Path, name: str, *arguments: str, host: str = "127.0.0.1"
+) -> Iterator[subprocess.Popen[bytes]]:
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ,
         **find_java().environment,
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={folder}/log4j2.properties -XX:TieredStopAtLevel=1",

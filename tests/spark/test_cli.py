@@ -66,7 +66,7 @@ def test_wrong_usage_is_status_2(arguments: list[str]):
     assert "Traceback" not in done.stderr
 
 
-def test_what_cannot_be_done_is_one_line_without_the_password(tmp_path: Path):
+def test_an_impossible_export_is_reported_in_one_line_without_the_password(tmp_path: Path):
     done = run("export", "--lake", str(tmp_path / "lake"), "--source", NOWHERE)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1

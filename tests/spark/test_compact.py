@@ -159,7 +159,7 @@ def test_a_file_whose_content_was_changed_is_not_merged(many: ParquetLake, capsy
     assert len(many.files("archive")) == 12
 
 
-def test_what_an_export_adds_to_the_day_meanwhile_stays(many: ParquetLake, tmp_path: Path) -> None:
+def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: ParquetLake, tmp_path: Path) -> None:
     head, [first, _] = many.head.number, list(find_work(many, TARGET, date(2026, 3, 20)))
     merged = merge(many, first, folder_of(many), TARGET)
     add(many, range(200, 210))

@@ -31,7 +31,9 @@ from tests.spark.test_datasource_write import (
 
 def test_a_job_that_fails_leaves_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
     frame = numbers(spark, 2000, 2, payload="IF(id = 1999, 'no json', '{}')")
-    with pytest.raises(Exception, match="Row 1000 of partition 1 cannot be enqueued, payload: invalid input syntax"):
+    with pytest.raises(
+        Exception, match=r"1 row cannot be enqueued, so nothing was.*:\n- row 1000 of partition 1, payload: invalid"
+    ):
         write(frame, dsn)
 
     assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
@@ -62,7 +64,9 @@ def test_a_full_channel_refuses_the_job(spark: SparkSession, dsn: str, database:
 
 def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, database: Database) -> None:
     frame = numbers(spark, 4, channel="'tenant=' || id % 2")
-    with pytest.raises(Exception, match='Channel "tenant=0" does not exist in queue "default"'):
+    with pytest.raises(
+        Exception, match=r'4 rows .*\n- row 1 of partition 0, channel: "tenant=0" does not exist in queue "default"'
+    ):
         write(frame, dsn)
     write(frame, dsn, create_channels="true")
 
@@ -80,7 +84,7 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
         ({}, {"source": "host=127.0.0.1 port=9 password=canary77"}, "cannot be reached"),
     ],
 )
-def test_what_cannot_be_enqueued_is_reported(
+def test_rows_that_cannot_be_enqueued_are_reported(
     spark: SparkSession, dsn: str, columns: dict[str, str], options: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(Exception, match=problem) as caught:
@@ -92,6 +96,9 @@ def test_what_cannot_be_enqueued_is_reported(
     ("row", "problem"),
     [
         ({"handler": None}, "handler: it is missing"),
+        ({"delay": float("nan")}, "delay: its value is out of range"),
+        ({"channel": "nowhere"}, 'channel: "nowhere" does not exist in queue "default"'),
+        ({"channel": "gone"}, 'channel: "gone" is released in queue "default"'),
         ({"handler": "x" * 201}, "the name of the handler takes 1 to 200 characters"),
         ({"priority": 40000}, "the priority is not between -32767 and 32767"),
         ({"max_attempts": 0}, "max_attempts is less than 1"),
@@ -117,14 +124,16 @@ def test_a_row_that_is_refused_is_named(source: Source, database: Database, row:
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
     good = {"handler": "mail.send", "payload": '{\n"line break": "canary77"}'}
     rows = [good, good, good | row, good]
+    database.execute("SELECT pgqueue_channel_set('default', 'gone'), pgqueue_enqueue('x', p_channel => 'gone')")
+    database.execute("SELECT pgqueue_channel_release('default', 'gone')")
     batch = pa.RecordBatch.from_pylist(rows, to_arrow_schema(schema, timezone="UTC"))
-    with pytest.raises(PipelineError) as caught:
-        BulkEnqueue(source, "refused").stage([batch], RowEncoder(schema, {}))
+    staged = BulkEnqueue(source, "refused").stage([batch], RowEncoder(schema, {}))
+    [bad] = map(str, staged.bad)
 
-    assert str(caught.value).startswith("Row 3 of partition 0 cannot be enqueued")
-    assert problem in str(caught.value)
-    assert "canary77" not in str(caught.value)
-    assert stages(database) == 0
+    assert bad.startswith("row 3 of partition 0")
+    assert problem in bad
+    assert "canary77" not in bad
+    assert one(database, f"SELECT count(*) FROM pgqueue_stage_{staged.stage}") == staged.rows == 3
 
 
 def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Source, database: Database) -> None:
@@ -132,24 +141,24 @@ def test_a_server_that_crashed_between_tasks_and_commit_is_noticed(source: Sourc
     schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
     batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}] * 3, to_arrow_schema(schema))
     job = BulkEnqueue(source, "crashed")
-    stage, rows = job.stage([batch], RowEncoder(schema, {}))
-    database.execute(f"TRUNCATE pgqueue_stage_{stage}")
+    staged = job.stage([batch], RowEncoder(schema, {}))
+    database.execute(f"TRUNCATE pgqueue_stage_{staged.stage}")
     with pytest.raises(PipelineError, match=r'^The stages of job "crashed" hold 0 messages, not 3.*run the job again'):
-        job.ingest([stage], rows, create_channels=False)
+        job.ingest([staged])
 
     assert ledger(database) == []
 
 
-def test_what_a_killed_driver_left_goes_with_a_later_job(source: Source, database: Database) -> None:
+def test_the_stages_of_a_killed_driver_go_with_a_later_job(source: Source, database: Database) -> None:
     schema = StructType([StructField("handler", StringType()), StructField("payload", StringType())])
     batch = pa.RecordBatch.from_pylist([{"handler": "mail.send"}], to_arrow_schema(schema))
-    left, _ = BulkEnqueue(source, "killed").stage([batch], RowEncoder(schema, {}))
+    left = BulkEnqueue(source, "killed").stage([batch], RowEncoder(schema, {}))
     BulkEnqueue(source, "running").stage([batch], RowEncoder(schema, {}))
     database.execute(
-        "UPDATE pgqueue_ingest_stage SET created_at = created_at - interval '3 days' WHERE id = %s", [left]
+        "UPDATE pgqueue_ingest_stage SET created_at = created_at - interval '3 days' WHERE id = %s", [left.stage]
     )
-    BulkEnqueue(source, "later").ingest([], 0, create_channels=False)
+    BulkEnqueue(source, "later").ingest([])
 
     assert one(database, "SELECT string_agg(job, ',') FROM pgqueue_ingest_stage") == "running"
     with pytest.raises(PipelineError, match=r'^Stages of job "killed" are gone.*run the job again'):
-        BulkEnqueue(source, "killed").ingest([left], 1, create_channels=False)
+        BulkEnqueue(source, "killed").ingest([left])

@@ -96,7 +96,7 @@ def test_the_tasks_run_on_spark(spark: Any, source: Source, database: Database, 
     assert ParquetLake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
 
 
-def test_what_a_long_transaction_commits_late_comes_later_and_once(
+def test_rows_that_a_long_transaction_commits_late_are_exported_later_and_once(
     source: Source, database: Database, connect: Connect, lake: Path
 ) -> None:
     late = connect()
@@ -128,7 +128,7 @@ def test_the_session_that_holds_the_horizon_back_is_named(source: Source, databa
     assert "application nightly report" in holder.who
 
 
-def test_what_is_below_the_horizon_is_on_the_servers_disk(database: Database, connect: Connect) -> None:
+def test_rows_below_the_horizon_are_on_the_servers_disk(database: Database, connect: Connect) -> None:
     """With synchronous_commit = off a crash would take back what the export has seen."""
     careless = connect(autocommit=True)
     careless.execute("SET synchronous_commit = off")

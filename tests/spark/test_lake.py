@@ -37,7 +37,7 @@ def rows(lake: ParquetLake, table: str = "archive") -> int:
     return sum(pq.read_metadata(path).num_rows for path in lake.files(table))
 
 
-def test_what_is_committed_is_there(lake: Path) -> None:
+def test_committed_files_are_in_the_lake(lake: Path) -> None:
     made = ParquetLake.open(lake, create=True)
 
     commit(made, 3, state={"exported_xid": 7})
@@ -56,7 +56,7 @@ def test_the_newest_commit_carries_all_of_the_state(lake: Path) -> None:
     assert made.state == {"exported_xid": 7, "rolled_up": 1, "rows": {"archive": {"2026-03-14": 5}}}
 
 
-def test_what_is_not_committed_is_not_there_and_goes(lake: Path) -> None:
+def test_files_that_are_not_committed_are_not_in_the_lake_and_are_removed(lake: Path) -> None:
     made = ParquetLake.open(lake, create=True)
     with made.writing() as writing:
         write(writing, 3)

@@ -23,7 +23,7 @@ def prune(database: Database) -> tuple[int, int, int]:
     return row
 
 
-def test_what_an_export_has_brought_is_dropped_and_not_before(source: Source, database: Database, lake: Path) -> None:
+def test_exported_rows_are_dropped_and_not_before(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 100)
     fill_dead_letters(database, 10)
     there = expected(database)
@@ -35,7 +35,7 @@ def test_what_an_export_has_brought_is_dropped_and_not_before(source: Source, da
     assert len(ids(lake, "dead_letter")) == 10
 
 
-def test_what_is_committed_late_is_dropped_after_the_next_export(
+def test_rows_that_are_committed_late_are_dropped_after_the_next_export(
     source: Source, database: Database, connect: Connect, lake: Path
 ) -> None:
     make_partition(database, DAY)
@@ -65,7 +65,7 @@ def test_a_day_from_which_an_operator_deleted_rows_is_left_alone(
     assert prune(database) == (0, 1, 0)
 
 
-def test_what_the_next_export_reads_is_whole_after_retention(source: Source, database: Database, lake: Path) -> None:
+def test_the_next_export_after_retention_has_each_row_once(source: Source, database: Database, lake: Path) -> None:
     """The rows of a day that is gone stay in the lake, and nothing is taken twice."""
     fill_archive(database, 100)
     export(source, lake)

@@ -48,7 +48,7 @@ def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(open
     assert roll(opened) == set()
 
 
-def test_what_was_computed_is_not_touched_by_other_files_of_the_day(opened: ParquetLake) -> None:
+def test_an_hour_that_was_computed_is_not_touched_by_other_files_of_the_day(opened: ParquetLake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD)
@@ -73,7 +73,7 @@ def test_exports_and_other_commits_between_rollups_lose_no_day(opened: ParquetLa
     assert roll(opened) == {FIRST, FOURTH}
 
 
-def test_what_a_killed_rollup_left_is_touched_again(opened: ParquetLake) -> None:
+def test_an_hour_that_a_killed_rollup_left_is_touched_again(opened: ParquetLake) -> None:
     put(opened, FIRST, FIRST)
     put(opened, SECOND, SECOND)
     touched = find_touched(opened)

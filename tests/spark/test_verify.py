@@ -144,7 +144,7 @@ def test_rows_that_the_lake_lacks_are_reported_by_day(verify: Any, database: psy
     assert f"dead letters of {DAY}: the lake has 10, the database 11." in said
 
 
-def test_what_is_not_exported_yet_and_what_retention_deleted_is_no_difference(
+def test_rows_that_are_not_exported_yet_and_rows_that_retention_deleted_are_no_difference(
     verify: Any, database: psycopg.Connection[Any]
 ) -> None:
     fill_archive(database, 5)

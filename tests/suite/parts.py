@@ -210,6 +210,7 @@ REST = (
         "Spark killed at any moment, and on a cluster",
         tests=(
             "tests/spark/test_cluster.py",
+            "tests/spark/test_datasource_kills.py",
             "tests/spark/test_export_kills.py",
             "tests/spark/test_rollup.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
         ),

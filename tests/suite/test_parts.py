@@ -81,7 +81,7 @@ def test_each_part_has_its_day():
     assert {part_of_the_day(day).name for day in days} == {*PARTS}
 
 
-def test_what_is_chosen_by_the_day_is_all_of_it_after_some_turns(monkeypatch: pytest.MonkeyPatch):
+def test_the_days_choices_cover_everything_after_some_turns(monkeypatch: pytest.MonkeyPatch):
     chosen: list[str] = []
     for turn in range(4):
         monkeypatch.setenv(DAY, str(date(2026, 11, 23) + timedelta(days=turn * len(REST))))
@@ -121,13 +121,13 @@ def test_a_command_that_fails_is_a_failure_although_the_next_one_passes():
     assert runner.run("some", (("no_such_module",), ("this",))).verdict == runner.FAILED
 
 
-def test_what_has_not_begun_in_time_is_skipped_and_that_is_said(tmp_path: Path):
+def test_tests_that_have_not_begun_in_time_are_skipped_and_reported(tmp_path: Path):
     result = outcome(tmp_path, two="assert 0", box=0)
     assert result.verdict == runner.CUT
     assert "3 skipped" in result.summaries[0]
 
 
-def test_what_does_not_end_is_interrupted():
+def test_a_run_that_does_not_end_is_interrupted():
     endless = "import time; time.sleep(3600)"
     status, interrupted, _ = runner.follow([sys.executable, "-c", endless], dict(os.environ), limit=2)
     assert interrupted

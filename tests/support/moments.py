@@ -18,6 +18,8 @@ MOMENTS = {
     "pgqueue_channel": ("released_at", "paused_until"),
     "pgqueue_queue": ("paused_until", "changed_at"),
     "pgqueue_gate": ("next_at", "seen_at"),
+    "pgqueue_place": ("placed_at",),
+    "pgqueue_meter": ("filled_at", "place_floor"),
     "pgqueue_dead_letter": ("dead_at",),
 }
 
@@ -27,6 +29,12 @@ def pass_time(**duration: float) -> None:
     for table, columns in MOMENTS.items():
         moves = ", ".join(f"{column} = {column} - %s" for column in columns)
         sql(f"UPDATE {table} SET {moves}", *[timedelta(**duration)] * len(columns))
+    sql(
+        "UPDATE pgqueue_message AS m SET errors = (SELECT jsonb_agg(e || jsonb_build_object("
+        "'at', (e ->> 'at')::timestamptz - %s)) FROM jsonb_array_elements(m.errors) AS e)"
+        " WHERE m.errors IS NOT NULL",
+        timedelta(**duration),
+    )
 
 
 def expire(*deliveries: Delivery) -> None:

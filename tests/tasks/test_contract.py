@@ -39,7 +39,7 @@ def test_it_supports_everything_that_a_backend_may(flag: str) -> None:
     assert getattr(task_backends["default"], f"supports_{flag}") is True
 
 
-def test_what_is_enqueued_is_ready_and_has_not_started() -> None:
+def test_an_enqueued_task_is_ready_and_has_not_started() -> None:
     result = defined.add.enqueue(1, right=2)
     assert result.status == TaskResultStatus.READY
     assert (result.args, result.kwargs) == ([1], {"right": 2})
@@ -75,7 +75,7 @@ def test_the_return_value_is_there_when_it_has_run(function: Any, drain: Drain) 
 
 
 @pytest.mark.parametrize("function", [defined.fail, defined.fail_slowly], ids=["sync", "async"])
-def test_what_raises_has_failed_and_says_why(function: Any, drain: Drain) -> None:
+def test_a_task_that_raises_has_failed_and_has_the_error(function: Any, drain: Drain) -> None:
     result = function.enqueue()
     assert drain() == {"dead_lettered": 1}
     result.refresh()
@@ -108,7 +108,7 @@ def test_arguments_are_json(drain: Drain) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"], ids=type)
-def test_what_is_not_json_is_refused_at_once(value: Any) -> None:
+def test_arguments_that_are_not_json_are_refused_at_once(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         defined.nothing.enqueue(value)
 
@@ -137,7 +137,7 @@ def test_later_changes_of_an_argument_do_not_matter(drain: Drain) -> None:
         (defined.add, {"backend": "other"}, [1]),
     ],
 )
-def test_what_is_fetched_equals_what_was_enqueued(function: Any, using: dict[str, Any], args: list[Any]) -> None:
+def test_a_fetched_result_equals_the_enqueued_one(function: Any, using: dict[str, Any], args: list[Any]) -> None:
     for channel, queue in (("acme", "default"), ("bolt", "default"), ("tenant", "default"), ("default", "mail")):
         channel_set(channel=channel, queue=queue)
     given = function.using(**using)
@@ -163,7 +163,7 @@ def test_the_arguments_decide_as_they_were_even_if_the_payload_was_edited() -> N
     assert (found.args, found.task.channel, found.task.dedupe_key) == ([], "acme", "order-7")
 
 
-def test_what_is_synchronous_says_in_async_code_what_to_await() -> None:
+def test_synchronous_calls_in_async_code_name_the_call_to_await() -> None:
     async def ask(call: Callable[[], Any]) -> None:
         call()
 

@@ -43,7 +43,7 @@ def test_using_leaves_the_task_as_it_is() -> None:
     ],
     ids=repr,
 )
-def test_what_no_task_may_be_is_refused(values: dict[str, Any]) -> None:
+def test_invalid_values_of_a_task_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask):
         defined.add.using(**values)
 

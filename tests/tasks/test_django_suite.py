@@ -38,7 +38,7 @@ def outcomes(environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("transactional_db")
-def test_what_fails_is_what_the_reference_lists(environment: dict[str, str]) -> None:
+def test_the_tests_of_django_that_fail_are_those_that_the_reference_lists(environment: dict[str, str]) -> None:
     listed = {
         row["test"]: row["error"]
         for row in ROW.finditer(section(page("docs/reference/tasks.md"), "Django's own tests"))

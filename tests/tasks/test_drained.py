@@ -29,7 +29,7 @@ def test_a_drained_task_has_a_result_and_sends_its_signals(heard: list[Any]) -> 
     assert sorted(name for name, _, _ in heard) == ["enqueued"] * 2 + ["finished"] * 2 + ["started"] * 2
 
 
-def test_what_a_drained_task_raises_reaches_the_test() -> None:
+def test_the_exception_of_a_drained_task_reaches_the_test() -> None:
     result = defined.fail.enqueue()
     with pytest.raises(ValueError, match="it is broken"):
         drain()

@@ -232,7 +232,7 @@ def test_options_that_make_no_sense_are_refused_where_they_are_written(given: di
 
 
 @pytest.mark.parametrize("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout", "process"])
-def test_what_belongs_into_options_is_refused_by_the_decorator_on_every_django(name: str) -> None:
+def test_the_decorator_refuses_the_options_of_the_queue_on_every_django(name: str) -> None:
     with pytest.raises(TypeError, match=rf"@task takes no {name}: write @options\({name}=…\)"):
         task(**{name: 3})(defined.plain)
 

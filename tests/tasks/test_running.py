@@ -95,7 +95,7 @@ def test_a_return_value_that_is_not_json_fails_once_and_is_not_repeated(function
     assert kind in error.exception_class.__name__
 
 
-def test_what_an_atomic_task_writes_is_there_if_and_only_if_it_succeeds(drain: Drain) -> None:
+def test_the_rows_of_an_atomic_task_are_there_if_and_only_if_it_succeeds(drain: Drain) -> None:
     good, bad = defined.write.enqueue("kept"), defined.write.enqueue("gone", fails=True)
     assert drain() == {"completed": 1, "dead_lettered": 1}
     assert refreshed(good).return_value == "kept"

@@ -61,7 +61,7 @@ def test_the_dummy_records_the_message_and_runs_nothing():
 
 
 @pytest.mark.parametrize("backend", ["default", "now"])
-def test_what_the_queue_refuses_they_refuse(backend):
+def test_the_other_backends_refuse_the_calls_that_the_queue_refuses(backend):
     add = defined.add.using(backend=backend)
     with pytest.raises(InvalidTask):
         add.using(max_attempts=0)

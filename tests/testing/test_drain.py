@@ -30,7 +30,7 @@ from django_pgqueue.testing import drain, drainer
 pytestmark = pytest.mark.django_db
 
 
-def test_what_is_enqueued_is_handled_and_archived(calls):
+def test_an_enqueued_message_is_handled_and_archived(calls):
     @handler("t.note")
     def note(delivery):
         calls.append(delivery.payload)
@@ -51,7 +51,7 @@ def test_what_is_enqueued_is_handled_and_archived(calls):
     assert len(drain()) == 0
 
 
-def test_what_handlers_enqueue_is_handled_too_on_every_queue(calls):
+def test_messages_that_handlers_enqueue_are_handled_too_on_every_queue(calls):
     channel_set(channel="default", queue="other")
 
     @handler("t.count")
@@ -141,7 +141,7 @@ def test_outcomes_are_no_errors():
     assert [type(item.outcome) for item in drained] == [Reject, Retry, Defer]
 
 
-def test_what_is_for_later_waits_unless_it_is_asked_for_and_comes_in_its_order(calls):
+def test_scheduled_messages_wait_unless_they_are_asked_for_and_come_in_their_order(calls):
     handler("t.note")(lambda delivery: calls.append(delivery.payload))
     enqueue("t.note", "in two hours", delay=timedelta(hours=2))
     enqueue("t.note", "in an hour", delay=timedelta(hours=1))

@@ -62,7 +62,7 @@ def test_a_batch_is_one_call_and_a_bad_message_fails_alone(calls):
     }
 
 
-def test_what_an_atomic_handler_wrote_is_rolled_back_when_it_fails():
+def test_the_rows_of_an_atomic_handler_are_rolled_back_when_it_fails():
     @handler("t.group", atomic=True)
     def group(delivery):
         Group.objects.create(name=delivery.payload)
@@ -95,7 +95,7 @@ def test_a_statement_that_fails_ends_its_handler_but_not_the_test(caught):
     assert not connection.needs_rollback
 
 
-def test_what_a_failing_handler_wrote_stays_if_it_is_not_atomic():
+def test_the_rows_of_a_failing_handler_stay_if_it_is_not_atomic():
     @handler("t.group")
     def group(delivery):
         Group.objects.create(name="stays")

@@ -59,7 +59,7 @@ def test_async_and_batch_handlers_are_called_as_they_are():
     assert run_handler("t.batch", id=4711).result == 1
 
 
-def test_what_is_no_outcome_is_an_error():
+def test_an_answer_that_is_no_outcome_is_an_error():
     handler("t.nonsense")(lambda delivery: 42)
     handler("t.batch", batch=2)(lambda deliveries: {99: Complete()})
 
@@ -69,7 +69,7 @@ def test_what_is_no_outcome_is_an_error():
         run_handler("t.batch")
 
 
-def test_what_no_message_can_be_is_an_error():
+def test_an_invalid_message_is_an_error():
     handler("t.note")(lambda delivery: None)
 
     with pytest.raises(UnknownHandler):

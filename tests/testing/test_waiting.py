@@ -21,7 +21,7 @@ def said(*arguments: object, check=assert_enqueued, **options: object) -> str:
     return str(raised.value)
 
 
-def test_what_waits_is_listed_in_its_order_with_its_channel():
+def test_waiting_messages_are_listed_in_their_order_with_their_channel():
     channel_set(channel="acme", queue="mail")
     enqueue("t.a", 1)
     enqueue("t.b", 2, channel="acme", queue="mail", delay=timedelta(days=1))
@@ -131,7 +131,7 @@ def test_the_error_says_that_it_was_handled_already():
     assert said("t.a").splitlines()[1:] == ["Nothing waits.", f"Handled already: #{number} (completed)."]
 
 
-def test_what_must_not_be_there():
+def test_a_message_that_must_not_be_there_is_named():
     assert_not_enqueued()
     enqueue("t.a", {"order": 1})
 

@@ -51,7 +51,7 @@ def test_a_failure_rolls_the_effects_back(drain: Drain, steps: list[Any]) -> Non
     ],
     ids=str,
 )
-def test_what_is_returned_keeps_the_effects_and_what_is_raised_does_not(
+def test_a_returned_outcome_keeps_the_effects_and_a_raised_one_does_not(
     drain: Drain, steps: list[Any], place: str, kept: bool
 ) -> None:
     message = script(["effect"], steps, handler=ATOMIC)

@@ -32,7 +32,7 @@ def messages(*ids: int) -> list[Any]:
     return [SimpleNamespace(id=message) for message in ids]
 
 
-def test_what_a_killed_process_had_begun_is_on_the_board_until_it_is_settled() -> None:
+def test_messages_that_a_killed_process_had_begun_are_on_the_board_until_they_are_settled() -> None:
     board = Board.shared()
     before = time.monotonic()
     command = [sys.executable, "-c", WRITER, str(board.fd)]
@@ -62,7 +62,7 @@ def test_places_are_used_again_and_a_full_board_takes_no_more() -> None:
     assert [entry.id for entry in board.running()] == [9]
 
 
-def test_what_could_not_be_settled_stays_for_its_supervisor() -> None:
+def test_a_message_that_could_not_be_settled_stays_for_its_supervisor() -> None:
     board = Board()
     lost = messages(7)
     board.begin(lost)

@@ -73,7 +73,7 @@ def test_a_batch_is_of_one_handler(make: Callable[..., Buffer]) -> None:
     assert [{delivery.handler for delivery in buffer.take()} for _ in range(2)] == [{"h"}, {"other"}]
 
 
-def test_what_was_not_started_comes_back_when_it_is_closed(make: Callable[..., Buffer]) -> None:
+def test_messages_that_were_not_started_come_back_when_the_buffer_is_closed(make: Callable[..., Buffer]) -> None:
     buffer = make(concurrency=1)
     waiting = deliveries(3)
     buffer.put(waiting)

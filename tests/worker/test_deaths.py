@@ -54,7 +54,7 @@ def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: 
 
 
 @pytest.mark.usefixtures("queue")
-def test_what_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
+def test_a_message_that_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
     message = script(["effect"])
     outage, settled = Outage("default", "test"), threading.Event()
     keeper = LeaseKeeper("default", timedelta(seconds=600), outage=outage, on_lost=print, crashed=print)
@@ -119,7 +119,7 @@ def test_a_handler_that_holds_the_gil_keeps_its_lease(spawn: Spawn) -> None:
     assert "lease" not in another.log.replace("lease 1 s", "")
 
 
-def test_what_waits_behind_a_handler_that_holds_the_gil_is_given_to_others(spawn: Spawn) -> None:
+def test_messages_behind_a_handler_that_holds_the_gil_are_given_to_others(spawn: Spawn) -> None:
     script(["mark", "running"], ["hold the GIL", 30])
     waiting = scripts(3, ["effect"])
     stuck = spawn("--lease", "1", "--concurrency", "1", "--once", "--batch", "4", processes=1)

@@ -195,7 +195,7 @@ def test_a_database_that_restarts_under_load_loses_nothing(processes: int) -> No
             worker.close()
 
 
-def test_what_the_server_says_is_logged_without_the_statement(queue: None) -> None:
+def test_the_error_of_the_server_is_logged_without_the_statement(queue: None) -> None:
     with pytest.raises(DatabaseError) as raised:
         sql("DO 'BEGIN PERFORM 1 / 0; END'")
     assert "CONTEXT" in str(raised.value)

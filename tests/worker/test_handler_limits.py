@@ -112,7 +112,7 @@ def test_a_batch_is_one_call(drain: Drain, register: Register) -> None:
     assert gauge.most == 1
 
 
-def test_what_waits_for_its_turn_is_given_back_at_the_end(start: Start, register: Register) -> None:
+def test_messages_that_wait_for_their_turn_are_given_back_at_the_end(start: Start, register: Register) -> None:
     go = threading.Event()
     register("limited", lambda delivery: go.wait(PATIENCE_SECONDS) and None, concurrency=1)
     scripts(5, handler="limited")
@@ -152,7 +152,7 @@ class TestLimits:
         register("limited", lambda delivery: None, concurrency=1)
         assert HandlerLimits(keep=True).split(self.messages(10)) == (self.messages(10), {})
 
-    def test_what_is_lost_makes_room(self, register: Register) -> None:
+    def test_a_lost_message_makes_room(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)
         limits = HandlerLimits(keep=False)
         first, second, third = self.messages(3)

@@ -49,7 +49,7 @@ class TestInterruption:
             thread.join()
         assert all(outcomes.values()), outcomes
 
-    def test_what_the_handler_makes_of_it_is_a_timeout_all_the_same(self) -> None:
+    def test_an_exception_that_the_handler_makes_of_an_interruption_is_a_timeout_all_the_same(self) -> None:
         run = make_run(0.0)
 
         def translate(argument: None) -> None:

@@ -65,7 +65,7 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
         eventually(lambda message=message: (message, 1) in effects())
 
 
-def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
+def test_a_message_that_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:
     """Its enqueuer saw no sleeper and did not notify: the worker looks once more, after it has said that it sleeps."""
     found: list[Delivery] = []
     producer = make_producer(found)
@@ -85,7 +85,7 @@ def test_what_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect:
 
 
 @pytest.mark.parametrize("listen", ["default", None])
-def test_what_another_transaction_gives_back_is_not_left_until_the_next_poll(
+def test_a_place_that_another_transaction_gives_back_is_not_left_until_the_next_poll(
     start: Start, connect: Connect, listen: str | None
 ) -> None:
     """A rollback sends no notification."""
@@ -238,7 +238,7 @@ def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: py
     assert [record.event for record in caplog.records if "connection" in record.message] == ["connection_lost"]
 
 
-def test_what_was_enqueued_without_a_listener_is_found_after_the_reconnect(start: Start) -> None:
+def test_a_message_that_was_enqueued_without_a_listener_is_found_after_the_reconnect(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     eventually(asleep)
     # In one transaction: when the message appears, the listener is gone, and no notification was sent.

@@ -52,7 +52,7 @@ def test_in_production_what_went_well_is_not_a_line(
     assert lines() == []
 
 
-def test_what_went_wrong_names_queue_and_channel(
+def test_a_failure_names_queue_and_channel(
     drain: Drain, register: Register, settings: Any, lines: Callable[[], list[str]]
 ) -> None:
     settings.DEBUG = False

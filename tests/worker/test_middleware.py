@@ -98,7 +98,7 @@ def test_a_middleware_that_cannot_be_imported_is_named() -> None:
 
 
 class TestContext:
-    def test_what_a_handler_leaves_in_context_variables_is_gone_afterwards(self) -> None:
+    def test_context_variables_that_a_handler_sets_are_gone_afterwards(self) -> None:
         execute(around(restores_tenant)(lambda delivery: tenant.set("forgotten")).function, of(tenant="a"))
         assert tenant.get() is None
 

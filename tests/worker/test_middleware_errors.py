@@ -82,7 +82,7 @@ class TestErrors:
         execution = execute(around(forgives)(fails).function, DELIVERY)
         assert execution.outcome.result == "nothing to do"
 
-    def test_what_is_no_context_manager_is_named(self) -> None:
+    def test_a_middleware_that_returns_no_context_manager_is_named(self) -> None:
         def forgot_to_yield(delivery: Delivery) -> None: ...
 
         execution = execute(around(forgot_to_yield)(lambda delivery: None).function, DELIVERY)
@@ -136,7 +136,7 @@ class TestAsync:
 
         assert all(asyncio.run(all_of_them()))
 
-    def test_what_cannot_be_entered_is_named(self) -> None:
+    def test_a_middleware_that_cannot_be_entered_is_named(self) -> None:
         async def handler(delivery: Delivery) -> None: ...
 
         with pytest.raises(HandlerError, match="returned int"):

@@ -227,7 +227,7 @@ peer.detach()
     assert done.stdout.split() == [str(idle), "10000"]
 
 
-def test_what_a_dequeue_brings_when_its_leases_are_over_is_not_started(
+def test_messages_of_a_dequeue_that_comes_after_the_end_of_its_leases_are_not_started(
     spawn: Callable[..., Process], proxy: Proxy
 ) -> None:
     """Others may be at work on it."""

@@ -89,7 +89,7 @@ def test_a_cancellation_reaches_the_process(spawn: Spawn) -> None:
     assert result(message) == {"reason": "at attempt 1"}
 
 
-def test_what_cannot_leave_the_process_is_a_failure(spawn: Spawn) -> None:
+def test_an_answer_that_cannot_leave_the_process_is_a_failure(spawn: Spawn) -> None:
     message = script(["object"], handler=PROCESS, max_attempts=1)
     assert spawn("--drain").wait() == 0
     assert where(message) == "dead: failed"

@@ -53,7 +53,7 @@ def test_leases_are_sent_and_released_by_id_and_token(child: Child) -> None:
     assert child.said() == [("hold", LeaseList.of([FIRST, SECOND]), 10.0), ("release", LeaseList.of([FIRST]))]
 
 
-def test_what_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Child) -> None:
+def test_a_lease_that_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Child) -> None:
     child.keeper.hold([FIRST, SECOND], 10.0)
     child.keeper.release([FIRST])
     child.keeper.lost(LeaseList.of([FIRST, SECOND]))
@@ -61,7 +61,7 @@ def test_what_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Chi
     assert len(child.keeper) == 0
 
 
-def test_what_is_being_settled_when_the_heartbeat_misses_it_is_not_lost(child: Child) -> None:
+def test_a_lease_that_is_being_settled_when_the_heartbeat_misses_it_is_not_lost(child: Child) -> None:
     child.keeper.hold([FIRST], 10.0)
     child.keeper.settling([FIRST])
     child.keeper.lost(LeaseList.of([FIRST]))

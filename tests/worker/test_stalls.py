@@ -148,7 +148,7 @@ def clock() -> Clock:
 
 @pytest.mark.usefixtures("queue")
 @pytest.mark.parametrize("state", ["waits to start", "waits for its settlement", "the database fails", "says nothing"])
-def test_what_makes_no_progress_for_three_leases_is_replaced_and_shown_before(clock: Clock, state: str) -> None:
+def test_a_process_without_progress_for_three_leases_is_replaced_and_shown_before(clock: Clock, state: str) -> None:
     delivery, stalled = SimpleNamespace(id=1), child()
     if state == "waits for its settlement":
         stalled.board.begin([delivery])

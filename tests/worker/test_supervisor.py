@@ -65,7 +65,7 @@ def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
     assert where(message) == "completed"
 
 
-def test_what_does_not_end_in_time_is_retried_at_once_and_its_attempt_counts(spawn: Spawn) -> None:
+def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_its_attempt_counts(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "never"], backoff=timedelta(hours=1))
     worker = spawn("--shutdown-timeout", "0.3", "--lease", "600", processes=1)
     eventually(lambda: effects())
@@ -117,7 +117,7 @@ def test_a_process_whose_code_does_not_load_is_started_again_more_and_more_seldo
         [child] = eventually(pids)
         broken.touch()
         os.kill(child, signal.SIGKILL)
-        eventually(lambda: worker.log.count("the next process starts in") >= 3)
+        eventually(lambda: worker.log.count("the next one starts in") >= 3)
         assert "the settings are broken" in worker.log
         # 0.5 s, 1 s, 2 s: no more than so many starts.
         assert 3 <= len(re.findall(r"process \d+ started", worker.log)) <= 2 + 5

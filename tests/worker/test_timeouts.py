@@ -117,7 +117,7 @@ def test_a_handler_may_clean_up_and_answer(drain: Drain, register: Register) -> 
     assert list(ArchivedMessage.objects.values_list("result", flat=True)) == ["cleaned up"] * 2
 
 
-def test_what_an_atomic_handler_wrote_is_rolled_back(drain: Drain, register: Register) -> None:
+def test_the_rows_of_an_atomic_handler_that_times_out_are_rolled_back(drain: Drain, register: Register) -> None:
     def write(delivery: Delivery) -> None:
         sql_in_handler("INSERT INTO scripted_effect (message_id, attempt) VALUES (%s, 1)", delivery.id)
         spin(delivery)

@@ -26,7 +26,7 @@ one commit per message: it is the floor, not a rival. pgmq archives what is done
 cores" is what other programs and the kernel's threads used meanwhile; above 0.5 the figure says little."""
 
 
-def arguments() -> argparse.Namespace:
+def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m verification.benchmarks", description=__doc__)
     groups = "; ".join(f"{group}: {', '.join(names)}" for group, names in GROUPS.items())
     parser.add_argument("names", nargs="*", metavar="name", help=f"a workload, or a group ({groups}); default: speed")
@@ -47,8 +47,8 @@ def arguments() -> argparse.Namespace:
         metavar="FOLDER",
         help="measure one more design: install.sql and the scripts of scripts/pgqueue",
     )
-    chosen = parser.parse_args()
-    chosen.names = [name for given in chosen.names or ["speed"] for name in GROUPS.get(given, [given])]
+    chosen = parser.parse_args(given)
+    chosen.names = [name for named in chosen.names or ["speed"] for name in GROUPS.get(named, [named])]
     if unknown := set(chosen.names) - set(WORKLOADS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join([*GROUPS, *WORKLOADS])}")
     if chosen.quick:
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def contests() -> None:
-    chosen = arguments()
+    chosen = arguments(sys.argv[1:])
     facts, results = run(chosen)
     facts["runs"] = f"{chosen.rounds} rounds of {chosen.seconds:g} s"
     facts["command"] = shlex.join(["python", "-m", "verification.benchmarks", *sys.argv[1:]])

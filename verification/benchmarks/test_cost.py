@@ -72,7 +72,7 @@ def test_a_ratio_is_the_median_of_the_ratios_of_one_round() -> None:
     assert found.ratio("one a call", PGQUEUE.name, CHANNEL_ROW.name, 1, "dequeue") == 2.0
 
 
-def test_what_was_not_measured_is_an_empty_cell_and_no_budget() -> None:
+def test_a_cost_that_was_not_measured_is_an_empty_cell_and_no_budget() -> None:
     only = results((OURS, "one a call", THREE))
     assert budgets(only, PGQUEUE.name, CHANNEL_ROW.name) == []
     text = costs(only, [PGQUEUE.name, CHANNEL_ROW.name], CHANNEL_ROW.name, markdown=True)

@@ -85,7 +85,7 @@ def test_limits_that_are_measured_have_stood_for_long(cluster: Cluster, limits: 
         assert found.fetchall() == [*((name, True, None) for name in ("c1", "c2", "c3")), ("default", None, None)]
 
 
-def test_what_waits_stays_as_it_is_while_its_cost_is_measured(cluster: Cluster) -> None:
+def test_the_backlog_stays_as_it_is_while_its_cost_is_measured(cluster: Cluster) -> None:
     figures = steady(cluster, PGQUEUE, Situation("steady", 2, 100), seconds=1, clients=2)
     took = {verb: figures.remarks[f"{verb} µs"] for verb in ("enqueue", "dequeue", "complete")}
     assert min(took.values()) > 0
@@ -97,7 +97,7 @@ def test_what_waits_stays_as_it_is_while_its_cost_is_measured(cluster: Cluster) 
     assert done > 0
 
 
-def test_what_a_message_writes_is_counted_exactly_where_it_is_known(cluster: Cluster) -> None:
+def test_the_writes_of_a_message_are_counted_exactly_where_they_are_known(cluster: Cluster) -> None:
     raw = writes(cluster, RAW_FLOOR, Situation("writes"), seconds=2).remarks
     assert (raw["inserted"], raw["dead rows"], raw["updated"]) == pytest.approx((1, 1, 0), abs=0.01)
     if "index entries" in raw:

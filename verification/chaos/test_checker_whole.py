@@ -101,7 +101,7 @@ def test_i14_an_internal_error_that_follows_from_a_fault(kind: str, count: int) 
     assert len(violated(story).get("I14", [])) == count
 
 
-def test_what_a_standby_had_not_got_may_be_lost() -> None:
+def test_operations_that_a_standby_had_not_got_may_be_lost() -> None:
     story = Story()
     lived(story, 1)
     since = story.now

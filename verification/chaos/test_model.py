@@ -40,7 +40,7 @@ def test_a_short_storm_is_a_behaviour_of_the_model(server: Server, tmp_path: Pat
 @pytest.mark.parametrize(
     "defect", [defect for defect in DEFECTS if defect.name in TOLD_BY_TABLES], ids=lambda defect: defect.name
 )
-def test_what_a_defective_queue_does_is_refused(server: Server, tmp_path: Path, defect: Defect) -> None:
+def test_the_run_of_a_defective_queue_is_refused(server: Server, tmp_path: Path, defect: Defect) -> None:
     for seed in range(RUNS):
         url = server.make_database("defective")
         with server.connect("defective") as session:

@@ -123,7 +123,7 @@ def test_a_crash_while_the_tables_are_changed_strands_no_message(server: Server)
         assert_it_goes_on(session)
 
 
-def test_what_was_redriven_and_lost_is_found(server: Server, url: str) -> None:
+def test_a_message_that_was_redriven_and_lost_is_found(server: Server, url: str) -> None:
     with connect(url) as session:
         letters = enqueue(session, "a", 2)
         both = dequeue(session, 2)

@@ -19,6 +19,8 @@ from django_pgqueue.admin.dashboard.figures import (
 )
 from django_pgqueue.admin.dashboard.spans import Key, Spans
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.held_channels import HeldChannel
+from django_pgqueue.lifecycle.limit_health import LimitHealth
 
 BAD, LATE = "bad", "late"
 # A message that waits longer than this many times WAITING_WARNING is bad; a shorter wait is late.
@@ -44,6 +46,8 @@ def alerts(
     queues: Sequence[QueueFigures],
     spans: dict[Key, Spans],
     limited: LimitedChannels | None,
+    shared: Sequence[LimitHealth],
+    held: Sequence[HeldChannel],
     workers: Sequence[WorkerFigures],
     schedules: Sequence[ScheduleFigures],
 ) -> list[Alert]:
@@ -51,7 +55,8 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [*of_limits(limited), *worker_alerts(workers), *of_schedules(schedules)]
+    found += [*of_limits(limited), *of_shared_limits(shared), *of_held_channels(held)]
+    found += [*worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
@@ -136,6 +141,39 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
     yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 
+def of_shared_limits(limits: Sequence[LimitHealth]) -> Iterator[Alert]:
+    """Yield an alert for each shared limit for which a message waits too long."""
+    why = {
+        "paused": _("it is paused"),
+        "full": _("all of its places are taken"),
+        "rate": _("its rate gives no token"),
+        None: _("it has room"),
+    }
+    for limit in limits:
+        # The alerts of a queue have the waits for its own limit.
+        if limit.kind == "shared" and limit.oldest_age is not None and (kind := lateness(limit.oldest_age)):
+            text = _("A message has waited for the shared limit %(name)s for %(age)s: %(why)s.")
+            facts = {"name": limit.name, "age": rendering.duration(limit.oldest_age), "why": why[limit.why]}
+            yield Alert(kind, text % facts, "sharedlimit_changelist", {"q": limit.name})
+
+
+def of_held_channels(channels: Sequence[HeldChannel]) -> Iterator[Alert]:
+    """Yield an alert for each ordered channel that a message holds for too long."""
+    text = _(
+        "Message %(message)s has held the ordered channel %(channel)s for %(age)s, attempts: %(attempts)s of %(most)s."
+    )
+    for held in channels:
+        if held.behind and (kind := lateness(held.age)):
+            facts = {
+                "message": held.message_id,
+                "channel": f"{held.queue}/{held.channel}",
+                "age": rendering.duration(held.age),
+                "attempts": held.attempts,
+                "most": held.max_attempts,
+            }
+            yield Alert(kind, text % facts, "channel_named", {"queue": held.queue, "channel": held.channel})
+
+
 def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
     """Yield alerts for silent and paused workers."""
     silent = workers[0].total_silent if workers else 0
@@ -167,5 +205,5 @@ def of_schedules(schedules: Sequence[ScheduleFigures]) -> Iterator[Alert]:
 
 
 def percent(share: float) -> str:
-    """Return a share as text."""
+    """Return a share (0 to 1) in whole percent, ``45 %``; ``< 1 %`` below that."""
     return f"{100 * share:.0f}\N{NO-BREAK SPACE}%" if share >= 0.01 else "<\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%"

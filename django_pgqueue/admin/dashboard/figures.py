@@ -22,8 +22,8 @@ SELECT clock_timestamp(),
     (SELECT m.counted_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1)
 """
 QUEUE_FIGURES = """
-SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.dead, 0),
-    b.oldest_at, q.paused_at IS NOT NULL, coalesce(left(q.pause_reason, 200), ''),
+SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
+    coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL, coalesce(left(q.pause_reason, 200), ''),
     (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
@@ -39,7 +39,8 @@ CHANNELS = """
 SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at IS NOT NULL,
     c.max_concurrency, c.max_size,
     CASE WHEN c.release_interval NOT BETWEEN '0' AND '365000 days' THEN '365000 days' ELSE c.release_interval END,
-    coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.dead, 0), b.oldest_at
+    coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
+    coalesce(b.dead, 0), b.oldest_at
 FROM pgqueue_channel AS c
 LEFT JOIN pgqueue_backlog AS b ON b.queue = c.queue AND b.channel = c.name
 {join}
@@ -59,7 +60,8 @@ ERRORS = LATELY.format(sum="a.dead", since="%(hour_ago)s", which="a.dead > 0")
 # All channels have rows here, so it is the present ten minutes and those before them.
 BUSY = LATELY.format(sum="a.completed + a.cancelled + a.dead", since="%(minutes_ago)s", which="true")
 FULL = """greatest(
-    coalesce(b.leased, 0)::float / c.max_concurrency, coalesce(b.ready + b.leased + b.scheduled, 0)::float / c.max_size
+    coalesce(b.leased, 0)::float / c.max_concurrency,
+    coalesce(b.ready + b.leased + b.scheduled + b.waiting_for_limit, 0)::float / c.max_size
 ) DESC NULLS LAST, coalesce(b.ready, 0) DESC"""
 ORDERS = {
     "backlog": "coalesce(b.ready, 0) DESC, coalesce(b.dead, 0) DESC",
@@ -120,17 +122,19 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class BacklogCounts:
-    """Hold the numbers of messages by state. ``dead``: not redriven. ``oldest_at``: since when the oldest is ready."""
+    """Hold the numbers of messages by state; ``waiting_for_limit``: they wait for a full shared limit. ``dead``: not
+    redriven. ``oldest_at``: since when the oldest is ready."""
 
     ready: int
     leased: int
     scheduled: int
+    waiting_for_limit: int
     dead: int
     oldest_at: datetime | None
 
     @property
     def live(self) -> int:
-        return self.ready + self.leased + self.scheduled
+        return self.ready + self.leased + self.scheduled + self.waiting_for_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +225,8 @@ def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:
     """Return the queues with the longest lines, by name."""
     rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
     found = [
-        QueueFigures(name, BacklogCounts(ready, leased, scheduled, dead, oldest_at), paused, reason, workers)
-        for name, ready, leased, scheduled, dead, oldest_at, paused, reason, workers in rows
+        QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers)
+        for name, *backlog, paused, reason, workers in rows
     ]
     return sorted(found, key=lambda queue: queue.name)
 

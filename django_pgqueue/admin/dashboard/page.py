@@ -31,12 +31,16 @@ from django_pgqueue.admin.dashboard.figures import (
 from django_pgqueue.admin.dashboard.spans import Spans
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.held_channels import held_channels
+from django_pgqueue.lifecycle.limit_health import limit_health
 from django_pgqueue.models import Dashboard
 from django_pgqueue.sql.call import bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 STATEMENT_SECONDS = 10.0
 MOST_ALERTS = 12
+# The most messages that are counted for each shared limit, and the most ordered channels that are looked at.
+MOST_COUNTED = 1_000
 PART = "X-Pgqueue-Part"
 
 
@@ -98,9 +102,11 @@ class DashboardAdmin(ReadOnlyAdmin):
             )
             of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
             limited = figures.limited_channels(asked.queue, using=using)
+            shared = limit_health(most=MOST_COUNTED, using=using)
+            held = held_channels(asked.queue, most=MOST_COUNTED, using=using)
             workers = figures.worker_figures(using=using)
             schedules = figures.schedule_figures(using=using)
-        found = alerts(fresh, queues, of_queues, limited, workers, schedules)
+        found = alerts(fresh, queues, of_queues, limited, shared, held, workers, schedules)
         now = fresh.now
         return {
             "alerts": [self.alert(alert, link) for alert in found[:MOST_ALERTS]],
@@ -164,14 +170,15 @@ class DashboardAdmin(ReadOnlyAdmin):
     def backlog_cells(
         self, backlog: BacklogCounts, link: Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Return the cells ready, leased, scheduled and dead as links.
+        """Return the cells ready, leased, scheduled, waiting for a limit, and dead as links.
 
         ``live`` filters the list of messages, ``dead`` the list of dead letters, which knows a channel by its name.
         """
         return {
             "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
             "leased": drawing.linked(link, backlog.leased, "message_changelist", **live, status__exact=2),
-            "scheduled": drawing.linked(link, backlog.scheduled, "message_changelist", **live, status__exact=3),
+            "scheduled": drawing.linked(link, backlog.scheduled, "message_changelist", **live, waits_for="time"),
+            "limited": drawing.linked(link, backlog.waiting_for_limit, "message_changelist", **live, waits_for="limit"),
             "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
         }
 

@@ -24,6 +24,7 @@ from django_pgqueue.admin.tenant import handlers, reads
 from django_pgqueue.admin.tenant.handlers import HandlerFigures
 from django_pgqueue.admin.tenant.limits import limit_rows, shown
 from django_pgqueue.admin.tenant.reads import Letters, Now
+from django_pgqueue.admin.tenant.shared import shared_limit_rows
 from django_pgqueue.lifecycle.explain import Reason, explain_channel
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.sql.call import bounded_read
@@ -88,7 +89,10 @@ class Blocks:
             "context": rendering.pretty_json(channel.context) if channel.context else "",
             "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or {},
             "spans": self.table(of_channel),
-            "limits": limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else [],
+            "limits": [
+                *(limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else []),
+                *(self.read(_("Shared limits"), lambda: shared_limit_rows(channel, self.link, using=using)) or []),
+            ],
             "handlers": self.handlers(fresh),
             "leases": self.leases(fresh.now),
         }
@@ -130,13 +134,14 @@ class Blocks:
         if live is None:
             return []
         pk, found = self.channel.pk, []
-        for name, count, status in (
-            (_("ready"), live.ready, Message.Status.READY),
-            (_("leased"), live.leased, Message.Status.LEASED),
-            (_("scheduled"), live.scheduled, Message.Status.SCHEDULED),
+        for name, count, chosen in (
+            (_("ready"), live.ready, {"status__exact": int(Message.Status.READY)}),
+            (_("leased"), live.leased, {"status__exact": int(Message.Status.LEASED)}),
+            (_("scheduled"), live.scheduled, {"waits_for": "time"}),
+            (_("waiting for a limit"), live.waiting_for_limit, {"waits_for": "limit"}),
         ):
             text = shown(count)
-            address = self.link(text, "message_changelist", channel=pk, status__exact=int(status))
+            address = self.link(text, "message_changelist", channel=pk, **chosen)
             found.append((name, address if count else text))
         found.insert(1, (_("oldest waits for"), self.oldest(live, clock)))
         if letters is not None:

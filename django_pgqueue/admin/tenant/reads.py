@@ -21,7 +21,7 @@ MOST_SEEN_LETTERS = 1_000
 """The most dead letters of the channel, and the most of all channels, among which the newest are looked for."""
 MOST_PRIORITIES = 1_000
 COUNTED = """
-SELECT b.ready, b.leased, b.scheduled, b.dead, NULL::timestamptz
+SELECT b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.dead, NULL::timestamptz
 FROM pgqueue_backlog AS b
 WHERE b.queue = %s AND b.channel = %s
 """
@@ -105,12 +105,13 @@ class Now:
     ready: int
     leased: int
     scheduled: int
+    waiting_for_limit: int
     oldest: tuple[int, datetime] | None
 
     @property
     def live(self) -> int:
         """Return the number of live messages, or a CappedCount that is a lower bound."""
-        parts = (self.ready, self.leased, self.scheduled)
+        parts = (self.ready, self.leased, self.scheduled, self.waiting_for_limit)
         total = sum(int(part) for part in parts)
         return CappedCount(total) if any(isinstance(part, CappedCount) for part in parts) else total
 
@@ -128,7 +129,7 @@ class Letters:
 def counted(channel: Channel, *, using: str) -> BacklogCounts:
     """Return the counts of the last measurement."""
     rows = call(using, COUNTED, (channel.queue, channel.name))
-    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, None)
+    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, 0, None)
 
 
 def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
@@ -146,6 +147,7 @@ def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
         ready=better(live.ready, backlog.ready if backlog else None),
         leased=better(live.leased, backlog.leased if backlog else None),
         scheduled=better(live.scheduled, backlog.scheduled if backlog else None),
+        waiting_for_limit=better(live.waiting_for_limit, backlog.waiting_for_limit if backlog else None),
         oldest=oldest[0] if oldest else None,
     )
 
@@ -167,7 +169,11 @@ def leases(channel: Channel, *, using: str) -> tuple[list[Message], bool]:
 
 
 def letters(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Letters:
-    """Return the newest dead letters of the channel that were not redriven."""
+    """Return the newest dead letters of the channel that were not redriven, with how many there are.
+
+    ``backlog``: the counts of the last measurement; their number of dead letters is taken where counting stopped at
+    MOST_SEEN_LETTERS. At most MOST_LETTERS are returned.
+    """
     asked = {"queue": channel.queue, "channel": channel.name, "seen": MOST_SEEN_LETTERS + 1, "most": MOST_LETTERS}
     found = call(using, LETTERS, asked)
     if not found:

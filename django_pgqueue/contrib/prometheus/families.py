@@ -9,12 +9,14 @@ from typing import Any
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
+from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
+from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
 from django_pgqueue.sql.call import bounded_read, call
 
 # The timeout of a statement, in seconds: Prometheus gives up a scrape that takes longer.
 STATEMENT_SECONDS = 10.0
-# The most workers that are reported, those with the newest heartbeats first.
-MOST_WORKERS = 1000
+# The most workers that are reported, those with the newest heartbeats first; and the most limits.
+MOST_WORKERS, MOST_LIMITS = 1000, 1000
 WORKERS = """
 SELECT w.name, extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float, jsonb_array_length(w.running), w.totals
 FROM pgqueue_worker AS w ORDER BY w.heartbeat_at DESC LIMIT %s
@@ -53,11 +55,14 @@ class Family:
 
 
 def families(*, using: str | None = None) -> list[Family]:
-    """Return all metrics as they are now, in four queries."""
+    """Return all metrics as they are now, in six queries."""
     using = alias(using)
     with bounded_read(using, seconds=STATEMENT_SECONDS):
         workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
-        return [*queue_families(health(using=using)), *workers, *server_families(using)]
+        limits = limit_families(limit_health(using=using)[:MOST_LIMITS])
+        rows = health(using=using)
+        held = held_families([row.queue for row in rows], held_channels(using=using))
+        return [*queue_families(rows), *limits, *held, *workers, *server_families(using)]
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
@@ -80,7 +85,7 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
             [
                 ({"queue": row.queue, "state": state}, getattr(row, state))
                 for row in rows
-                for state in ("ready", "leased", "scheduled")
+                for state in ("ready", "leased", "scheduled", "waiting_for_limit")
             ],
         ),
         gauge("dead_letters", "Dead letters that were not redriven; a lower bound, as above.", each("dead")),
@@ -92,6 +97,46 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
         ),
         gauge("workers", "Workers that serve the queue and had a heartbeat within LEASE.", each("workers")),
         gauge("queue_paused", "1: the queue is paused.", each("paused")),
+    ]
+
+
+def limit_families(rows: list[LimitHealth]) -> list[Family]:
+    """Return the metrics of shared limits and of the limits of queues, from the rows of ``limit_health()``."""
+
+    def each(field: str) -> list[tuple[dict[str, str], float | None]]:
+        return [({"kind": row.kind, "limit": row.name}, getattr(row, field)) for row in rows]
+
+    ages = [
+        ({"kind": row.kind, "limit": row.name}, row.oldest_age.total_seconds() if row.oldest_age else 0.0)
+        for row in rows
+    ]
+    return [
+        gauge("limit_places", "Leased messages that count for the limit.", each("places")),
+        gauge("limit_max_concurrency", "The most of them; no sample: no limit.", each("max_concurrency")),
+        gauge("limit_waiting", "Messages that wait for the limit; 10,000 at most.", each("waiting")),
+        gauge("limit_oldest_wait_seconds", "How long the oldest of them has been due; 0: none waits.", ages),
+        gauge(
+            "limit_paused",
+            "1: the limit or its queue is paused.",
+            [({"kind": row.kind, "limit": row.name}, float(row.why == "paused")) for row in rows],
+        ),
+    ]
+
+
+def held_families(queues: list[str], rows: list[HeldChannel]) -> list[Family]:
+    """Return the metrics of ordered channels that a message holds, by queue, from the rows of ``held_channels()``."""
+    ages = {queue: [row.age.total_seconds() for row in rows if row.queue == queue] for queue in queues}
+    return [
+        gauge(
+            "held_channels",
+            "Ordered channels that a failing or deferred message holds.",
+            [({"queue": queue}, float(len(found))) for queue, found in ages.items()],
+        ),
+        gauge(
+            "held_channel_age_seconds",
+            "The longest time for which one of them has been held; 0: none is.",
+            [({"queue": queue}, max(found, default=0.0)) for queue, found in ages.items()],
+        ),
     ]
 
 

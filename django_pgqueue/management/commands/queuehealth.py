@@ -11,6 +11,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
+from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
+from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
 from django_pgqueue.management.database import database_error, queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import bounded_read
@@ -51,6 +53,18 @@ class Command(BaseCommand):
         parser.add_argument(
             "--max-dead", type=count, metavar="N", help="the most dead letters that may wait for a redrive"
         )
+        parser.add_argument(
+            "--max-limit-wait",
+            type=seconds,
+            metavar="SECONDS",
+            help="the longest time that a message may wait for a shared limit, or in a queue at its limit",
+        )
+        parser.add_argument(
+            "--max-held",
+            type=seconds,
+            metavar="SECONDS",
+            help="the longest time that a failing message may hold an ordered channel",
+        )
         parser.add_argument("--queue", action="append", metavar="NAME", help="only this queue; may be repeated")
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
@@ -63,6 +77,7 @@ class Command(BaseCommand):
         try:
             with bounded_read(using, seconds=STATEMENT_SECONDS):
                 rows = health(most=max([MOST_COUNTED_ROWS, *counts]), using=using)
+                shared, held = limit_health(using=using), held_channels(using=using)
         except Error as error:
             raise database_error(using, error, status=UNKNOWN_STATUS) from error
         if queue is not None:
@@ -70,8 +85,12 @@ class Command(BaseCommand):
                 names = ", ".join(sorted(map(printable, missing)))
                 raise CommandError(f"There is no queue {names}: no channel is in it.", returncode=UNKNOWN_STATUS)
             rows = [row for row in rows if row.queue in queue]
+            shared = [limit for limit in shared if limit.kind == "shared" or limit.name in queue]
+            held = [channel for channel in held if channel.queue in queue]
         problems = [problem for row in rows for problem in exceeded(row, **limits)]
-        self.stdout.write(health_as_json(rows, problems) if form == "json" else health_as_text(rows, problems))
+        problems += [*waits_for_limits(shared, limits["max_limit_wait"]), *held_too_long(held, limits["max_held"])]
+        as_text = health_as_text(rows, problems)
+        self.stdout.write(health_as_json(rows, shared, held, problems) if form == "json" else as_text)
         if problems:
             sys.exit(CRITICAL_STATUS)
 
@@ -90,11 +109,39 @@ def exceeded(
         yield f"{queue}: {at_least}{row.dead} dead"
 
 
-def health_as_json(rows: list[QueueHealth], problems: list[str]) -> str:
+def waits_for_limits(rows: list[LimitHealth], longest: timedelta | None) -> Iterator[str]:
+    """Yield a sentence for each limit for which a message waits longer than ``longest``; None: any wait is allowed."""
+    for row in rows:
+        if longest is not None and row.oldest_age is not None and row.oldest_age > longest:
+            name = f"{'limit' if row.kind == 'shared' else 'limit of queue'} {printable(row.name)}"
+            reason = {"paused": "it is paused", "full": "it is full", "rate": "it has no token"}.get(row.why or "", "")
+            because = f", {reason}" if reason else ", it has room"
+            yield f"{name}: a message waits for {row.oldest_age.total_seconds():.0f} s{because}"
+
+
+def held_too_long(rows: list[HeldChannel], longest: timedelta | None) -> Iterator[str]:
+    """Yield a sentence for each ordered channel that is held for longer than ``longest``; None: any time is allowed."""
+    for row in rows:
+        if longest is not None and row.age > longest:
+            yield (
+                f"{printable(row.queue)}: message {row.message_id} holds channel {printable(row.channel)} for "
+                f"{row.age.total_seconds():.0f} s, attempts {row.attempts} of {row.max_attempts}"
+            )
+
+
+def health_as_json(
+    rows: list[QueueHealth], limits: list[LimitHealth], held: list[HeldChannel], problems: list[str]
+) -> str:
     """Return the answer as a JSON document."""
-    queues = [row.as_json() for row in rows]
-    status = CRITICAL_STATUS if problems else 0
-    return json.dumps({"version": 1, "status": status, "problems": problems, "queues": queues}, indent=2)
+    answer = {
+        "version": 1,
+        "status": CRITICAL_STATUS if problems else 0,
+        "problems": problems,
+        "queues": [row.as_json() for row in rows],
+        "limits": [row.as_json() for row in limits],
+        "held": [row.as_json() for row in held],
+    }
+    return json.dumps(answer, indent=2)
 
 
 def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
@@ -105,5 +152,7 @@ def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     oldest = f"the oldest for {max(ages).total_seconds():.0f} s" if ages else "none waits"
     at_least = "" if all(row.complete for row in rows) else "at least "
     unknown = sum(row.unknown_handler for row in rows)
-    missing = f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
+    limited = sum(row.waiting_for_limit for row in rows)
+    missing = f", {at_least}{limited} waiting for a limit" if limited else ""
+    missing += f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
     return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
+from django_pgqueue.spark.datasource.bad_rows import BadValueError
 from django_pgqueue.spark.errors import PipelineError
 
 # About this many bytes are encoded and sent at once.
@@ -28,7 +29,7 @@ def encode_text(values: pa.Array) -> pa.Array:
 
 
 def encode_json(values: pa.Array) -> pa.Array:
-    """Return structs, maps and lists as JSON; text is taken as JSON as it is. Raises PipelineError, as dump() does."""
+    """Return structs, maps and lists as JSON; text is taken as JSON as it is. Raises ValueError, as dump() does."""
     if pa.types.is_nested(values.type):
         rows = values.to_pylist(maps_as_pydicts="strict")
         return pa.array([None if row is None else dump(row) for row in rows], pa.string())
@@ -36,11 +37,11 @@ def encode_json(values: pa.Array) -> pa.Array:
 
 
 def dump(value: Any) -> str:
-    """Return a value as JSON. Raises PipelineError for what JSON does not have, such as NaN or bytes."""
+    """Return a value as JSON. Raises ValueError for what JSON does not have, such as NaN or bytes."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=encode_moment)
     except (TypeError, ValueError) as error:
-        raise PipelineError(f"A value is no JSON: {error}. Make the text yourself, with to_json(…).") from None
+        raise ValueError(f"it is no JSON: {error}; make the text yourself, with to_json(…)") from None
 
 
 def encode_moment(value: object) -> str:
@@ -81,6 +82,8 @@ COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
     "backoff_longest": (encode_interval, (spark.DayTimeIntervalType, *NUMBER)),
     "dedupe_key": (encode_text, (spark.StringType,)),
 }
+# A text of the frame that is not enqueued: the report of a bad row repeats it.
+ORIGIN = "origin"
 
 
 class RowEncoder:
@@ -90,6 +93,7 @@ class RowEncoder:
     """
 
     def __init__(self, schema: spark.StructType, constants: Mapping[str, str]) -> None:
+        # With `origin`, where the frame has it.
         self.columns = [checked_column(field) for field in schema.fields]
         self.constants = dict(constants)
         if len(set(self.columns)) < len(self.columns):
@@ -104,33 +108,71 @@ class RowEncoder:
         """Return the constants that are not among the columns."""
         return {name: value for name, value in self.constants.items() if name not in self.columns}
 
-    def pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        """Return the batch in COPY's text format, in pieces."""
+    @property
+    def copied(self) -> list[str]:
+        """Return the columns that are copied."""
+        return [name for name in self.columns if name != ORIGIN]
+
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Return the batch in pieces of about PIECE_BYTES."""
         rows = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
-            yield self.lines(batch.slice(start, rows))
+            yield batch.slice(start, rows)
 
-    def lines(self, batch: pa.RecordBatch) -> bytes:
-        """Return the rows of a batch in COPY's text format, each as one line."""
+    def values(self, batch: pa.RecordBatch, name: str, default: str | None = None) -> pa.Array:
+        """Return a column as text, with the constant of that name, or else the default, for NULL."""
+        default = self.constants.get(name, default)
+        if name not in self.columns:
+            return pa.array([default] * batch.num_rows, pa.string())
+        column = encode_text(batch.column(self.columns.index(name)))
+        return column if default is None else column.fill_null(default)
+
+    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, dict[int, BadValueError]]:
+        """Return the rows as lines of COPY's text format; NULL for those with a bad value, and these by their index."""
+        try:
+            return self.lines(batch), {}
+        except BadValueError as error:
+            if batch.num_rows == 1:
+                return pa.nulls(1, pa.string()), {0: error}
+        half = batch.num_rows // 2
+        (lines, bad), (more, worse) = self.encode(batch.slice(0, half)), self.encode(batch.slice(half))
+        return pa.concat_arrays([lines, more]), bad | {half + index: error for index, error in worse.items()}
+
+    def lines(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the rows of a batch in COPY's text format, each as one line. Raises BadValueError."""
         values = []
         for name, column in zip(self.columns, batch.columns, strict=True):
+            if name == ORIGIN:
+                continue
             encode, _ = COLUMNS[name]
-            encoded = encode_text(column) if pa.types.is_null(column.type) else encode(column)
+            try:
+                encoded = encode_text(column) if pa.types.is_null(column.type) else encode(column)
+            except pa.ArrowException:
+                # Its text would repeat the value.
+                raise BadValueError(name, "its value is out of range") from None
+            except (ValueError, KeyError) as error:
+                raise BadValueError(name, str(error)) from None
             if name in self.constants:
                 encoded = encoded.fill_null(self.constants[name])
             values.append(escaped(encoded))
-        lines = pc.binary_join_element_wise(*values, "\t", null_handling="replace", null_replacement="\\N")
-        joined = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")
-        copied: bytes = joined[0].as_buffer().to_pybytes()
-        return copied + b"\n"
+        return pc.binary_join_element_wise(*values, "\t", null_handling="replace", null_replacement="\\N")
+
+
+def joined(lines: pa.Array) -> bytes:
+    """Return the lines as one text."""
+    text = pc.binary_join(pa.ListArray.from_arrays([0, len(lines)], lines), "\n")
+    copied: bytes = text[0].as_buffer().to_pybytes()
+    return copied + b"\n"
 
 
 def checked_column(field: spark.StructField) -> str:
     """Check a field of the frame, and return the name of its column in PostgreSQL. Raises PipelineError."""
     name = field.name.lower()
+    if name == ORIGIN and isinstance(field.dataType, spark.StringType | spark.NullType):
+        return name
     if name not in COLUMNS:
         raise PipelineError(
-            f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}. '
+            f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}, and the text {ORIGIN}. '
             "Put values for the handler into payload."
         )
     _, kinds = COLUMNS[name]

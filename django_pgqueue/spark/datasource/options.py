@@ -16,11 +16,17 @@ from django_pgqueue.spark.source import Source
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
 
 
+def plain(name: str) -> str:
+    """Return the name of an option as all its spellings have it: badRows and bad_rows are the same."""
+    return name.lower().replace("_", "")
+
+
 class Given:
     """Takes the options one by one, as text. An option that is left at the end is unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.options = {name.lower(): value for name, value in options.items()}
+        self.options = {plain(name): value for name, value in options.items()}
+        self.spelled = {plain(name): name for name in options}
         self.known = ["source"]
         if "path" in self.options:
             raise PipelineError("pgqueue reads and writes no path: name the database with the option source.")
@@ -31,7 +37,7 @@ class Given:
         Raises PipelineError, with the name of the option, if ``read`` raises ValueError.
         """
         self.known.append(name)
-        text = self.options.pop(name, None)
+        text = self.options.pop(plain(name), None)
         if text is None:
             return default
         try:
@@ -47,7 +53,8 @@ class Given:
     def end(self) -> None:
         """Raise PipelineError if an option is left that was not taken."""
         if unknown := sorted(set(self.options) - OF_SPARK):
-            raise PipelineError(f"Unknown option {', '.join(unknown)}; there are {', '.join(self.known)}.")
+            names = ", ".join(self.spelled[name] for name in unknown)
+            raise PipelineError(f"Unknown option {names}; there are {', '.join(self.known)}.")
 
 
 def whole_option(least: int) -> Callable[[str], int]:
@@ -75,6 +82,13 @@ def table_option(text: str) -> str:
     if text not in TABLES:
         raise ValueError(f"{text!r} is none of {', '.join(TABLES)}.")
     return text
+
+
+def bad_rows_option(text: str) -> str:
+    """Check what is done about bad rows. Raises ValueError."""
+    if text.lower() not in ("fail", "collect"):
+        raise ValueError(f"{text!r} is neither fail nor collect.")
+    return text.lower()
 
 
 def moment_option(text: str) -> datetime:
@@ -134,11 +148,15 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write. ``constants``: values for columns that the frame does not have, or has NULL in."""
+    """The options of a write.
+
+    ``bad_rows``: "fail" or "collect". ``constants``: values for columns that the frame does not have, or has NULL in.
+    """
 
     source: Source
     job: str | None
     create_channels: bool
+    bad_rows: str
     constants: Mapping[str, str]
 
     @classmethod
@@ -148,6 +166,7 @@ class WriteOptions:
         source = given.source()
         job = None if stream else given.take("job", channel_name)
         create_channels = given.take("create_channels", truth, False)
+        bad_rows = given.take("bad_rows", bad_rows_option, "fail")
         constants = {
             "handler": given.take("handler", channel_name),
             "queue": given.take("queue", channel_name),
@@ -165,7 +184,7 @@ class WriteOptions:
         for name in ("delay", "backoff", "backoff_longest"):
             if name in constants_as_text:
                 constants_as_text[name] += " seconds"
-        return cls(source, job, create_channels, constants_as_text)
+        return cls(source, job, create_channels, bad_rows, constants_as_text)
 
 
 def json_option(text: str) -> str:

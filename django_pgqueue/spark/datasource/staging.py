@@ -7,33 +7,38 @@ run again finds itself in the ledger and changes nothing.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
+from django_pgqueue.spark.datasource.bad_rows import (
+    MOST_BAD_ROWS,
+    REFUSALS,
+    BadRow,
+    BadValueError,
+    read_refusal,
+    report,
+)
+from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
+from django_pgqueue.spark.datasource.known_channels import KnownChannels
 from django_pgqueue.spark.datasource.refused import InTheWay, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from django_pgqueue.spark.datasource.encoding import RowEncoder
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES_SECONDS = (0.5, 2.0, 8.0)
-# JSON has line numbers of its own; they come first.
-PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +49,38 @@ class BulkEnqueue:
     name: str
     batch: int = 0
 
-    def stage(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> tuple[int | None, int]:
-        """Copy the rows into a stage. Returns its id (None if there are no rows) and the number of rows. Raises
-        PipelineError.
-        """
+    def stage(
+        self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder, *, create_channels: bool = False
+    ) -> StagedRows:
+        """Copy the rows into a stage, but for bad ones. Raises PipelineError."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return None, 0
+            return StagedRows(self.name)
         with self.source.connect() as connection, self.source.errors(), connection.transaction():
             parameters = [self.name, self.batch, json.dumps(encoder.absent)]
             [stage] = only(connection.execute("SELECT pgqueue_ingest_open(%s, %s, %s)", parameters))
+            copier = None
+            if stage is not None:
+                copier = Copier(connection, stage, encoder, KnownChannels(connection, create=create_channels))
             # A worker whose input is not read to its end cannot be used again.
-            if stage is None:
-                return None, sum(0 for _ in filled)
-            rows = 0
-            columns = ", ".join(encoder.columns)
-            statement = f"COPY pgqueue_stage_{stage} ({columns}) FROM STDIN"
-            with self.named(), connection.cursor() as cursor, cursor.copy(statement) as copy:
-                for batch in chain([first], filled):
-                    rows += batch.num_rows
-                    for piece in encoder.pieces(batch):
-                        copy.write(piece)
-        return stage, rows
+            for batch in chain([first], filled):
+                if copier is not None and len(copier.bad) <= MOST_BAD_ROWS:
+                    copier.copy(batch)
+        return StagedRows(self.name, stage, copier.copied, copier.bad) if copier else StagedRows(self.name)
 
-    def ingest(self, stages: Sequence[int], messages: int, *, create_channels: bool) -> None:
-        """Enqueue the rows of the stages, once. Raises PipelineError."""
+    def ingest(self, staged: Sequence[StagedRows], *, create_channels: bool = False, collect: bool = False) -> None:
+        """Enqueue the rows of the stages, once.
+
+        ``collect``: if some rows are bad, enqueue the others, and write the bad ones into the ledger. Raises
+        PipelineError.
+        """
+        bad = [row for task in staged for row in task.bad]
+        if len(bad) > (MOST_BAD_ROWS if collect else 0):
+            raise PipelineError(report(bad))
         for pause in (*PAUSES_SECONDS, None):
             try:
-                self._ingest(stages, messages, create_channels)
+                self._ingest(staged, bad, create_channels)
                 break
             except (SourceLost, InTheWay):
                 if pause is None:
@@ -80,11 +88,14 @@ class BulkEnqueue:
                 time.sleep(pause)
         self.clean()
 
-    def _ingest(self, stages: Sequence[int], messages: int, create_channels: bool) -> None:
+    def _ingest(self, staged: Sequence[StagedRows], bad: Sequence[BadRow], create_channels: bool) -> None:
+        stages = [task.stage for task in staged if task.stage is not None]
+        messages = sum(task.rows for task in staged)
+        bad_rows = json.dumps([row.as_json() for row in bad]) if bad else None
         with self.source.connect() as connection, refusals_as_pipeline_errors(self.source):
             rows = connection.execute(
-                "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s)",
-                [self.name, self.batch, list(stages), messages, create_channels],
+                "SELECT ingested, dropped FROM pgqueue_ingest(%s, %s, %s::bigint[], %s, %s, %s)",
+                [self.name, self.batch, stages, messages, create_channels, bad_rows],
             )
             ingested, dropped = only(rows)
         if ingested and dropped:
@@ -92,6 +103,8 @@ class BulkEnqueue:
                 f"pgqueue: {dropped} of {messages} messages were dropped: their channels are full (job {self.name}).",
                 file=sys.stderr,
             )
+        if ingested and bad:
+            print(f"pgqueue: {len(bad)} bad rows were not enqueued (job {self.name}):", *bad, sep="\n", file=sys.stderr)
 
     def clean(self) -> None:
         """Remove the stages of this job, and those that other jobs left. The next job repeats a removal that fails."""
@@ -104,34 +117,83 @@ class BulkEnqueue:
                 file=sys.stderr,
             )
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Name the row that PostgreSQL refuses, without its content, which the error repeats."""
-        try:
-            yield
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
-            line, column = "?", None
-            if match := PLACE.search(error.diag.context or ""):
-                line, column = match.groups()
-            column = column or error.diag.column_name
-            missing = "it is missing" if isinstance(error, psycopg.errors.NotNullViolation) else None
-            problem = missing or error.diag.constraint_name or error.diag.message_primary
-            task = TaskContext.get()
-            place = f"Row {line} of partition {task.partitionId() if task else 0}"
-            raise PipelineError(f"{place} cannot be enqueued{f', {column}' if column else ''}: {problem}.") from None
-
 
 class StagedRows(WriterCommitMessage):
-    """The rows that a task has copied; the task passes them to the commit."""
+    """The rows that a task has copied; the task passes them to the commit.
 
-    def __init__(self, name: str, stage: int | None, rows: int) -> None:
+    ``stage``: None if it has copied nothing. ``bad``: the rows that it left out; after more than MOST_BAD_ROWS it left
+    out the rest, too.
+    """
+
+    def __init__(self, name: str, stage: int | None = None, rows: int = 0, bad: Sequence[BadRow] = ()) -> None:
         self.name = name
         self.stage = stage
         self.rows = rows
+        self.bad = list(bad)
 
 
-def gathered(messages: Iterable[StagedRows | None]) -> tuple[list[int], int]:
-    """Return the ids of the stages in the order of partitions, and how many messages they hold."""
-    staged = [(message.stage, message.rows) for message in messages if message is not None]
-    filled = [(stage, rows) for stage, rows in staged if stage is not None]
-    return [stage for stage, _ in filled], sum(rows for _, rows in filled)
+class Copier:
+    """Copies the rows of one task into its stage, in their order, and collects those that cannot be enqueued."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], stage: int, encoder: RowEncoder, channels: KnownChannels
+    ) -> None:
+        self.connection = connection
+        self.encoder = encoder
+        self.channels = channels
+        self.statement = f"COPY pgqueue_stage_{stage} ({', '.join(encoder.copied)}) FROM STDIN"
+        task = TaskContext.get()
+        self.partition = task.partitionId() if task else 0
+        self.rows = 0
+        self.bad: list[BadRow] = []
+
+    @property
+    def copied(self) -> int:
+        """Return how many rows are in the stage."""
+        return self.rows - len(self.bad)
+
+    def copy(self, batch: pa.RecordBatch) -> None:
+        """Copy the rows of a batch that can be enqueued."""
+        for piece in self.encoder.pieces(batch):
+            lines, bad = self.encoder.encode(piece)
+            bad = self.channels.find_bad(self.encoder, piece) | bad
+            rows = pa.array([index not in bad for index in range(len(lines))]) if bad else None
+            left = self.copy_lines(lines.filter(rows) if bad else lines)
+            if left:
+                # Those that PostgreSQL refused are counted among the lines that it got.
+                given = [index for index in range(len(lines)) if index not in bad]
+                bad |= {given[index]: error for index, error in left.items()}
+            self.note(piece, bad)
+
+    def copy_lines(self, lines: pa.Array) -> dict[int, BadValueError]:
+        """Copy the lines that PostgreSQL accepts. Returns the others by their index; stops when they are too many."""
+        refused: dict[int, BadValueError] = {}
+        start = 0
+        while start < len(lines) and len(refused) <= MOST_BAD_ROWS:
+            try:
+                with self.connection.transaction():
+                    self.send(lines.slice(start))
+                break
+            except REFUSALS as error:
+                line, column, problem = read_refusal(error)
+            # Nothing of a COPY that fails is left, so the rows before the bad one are copied again.
+            if line > 1:
+                self.send(lines.slice(start, line - 1))
+            start += line
+            refused[start - 1] = BadValueError(column or "", problem)
+        return refused
+
+    def send(self, lines: pa.Array) -> None:
+        """Run one COPY. The stage is made in this transaction, so its rows stay in their order."""
+        with self.connection.cursor() as cursor, cursor.copy(self.statement) as copy:
+            copy.write(joined(lines))
+
+    def note(self, piece: pa.RecordBatch, bad: Mapping[int, BadValueError]) -> None:
+        """Count the rows of a piece, and keep its bad ones."""
+        if bad:
+            origins = self.encoder.values(piece, ORIGIN).to_pylist()
+            self.bad += [
+                BadRow(self.partition, self.rows + index + 1, error.column or None, error.problem, origins[index])
+                for index, error in sorted(bad.items())
+            ]
+        self.rows += piece.num_rows

@@ -12,7 +12,7 @@ from pyspark.taskcontext import TaskContext
 
 from django_pgqueue.spark.datasource.encoding import RowEncoder
 from django_pgqueue.spark.datasource.options import WriteOptions
-from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows, gathered
+from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows
 from django_pgqueue.spark.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -47,13 +47,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         # The query's id stays with its checkpoint, so it names the same job after a restart.
         job = BulkEnqueue(self.options.source, spark_property(QUERY), int(spark_property(BATCH)))
-        return StagedRows(job.name, *job.stage(iterator, self.encoder))
+        return job.stage(iterator, self.encoder, create_channels=self.options.create_channels)
 
     # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
-        for name in {message.name for message in messages if message is not None}:
-            job = BulkEnqueue(self.options.source, name, batchId)
-            job.ingest(*gathered(messages), create_channels=self.options.create_channels)
+        staged = [message for message in messages if message is not None]
+        options = self.options
+        for name in {message.name for message in staged}:
+            job = BulkEnqueue(options.source, name, batchId)
+            job.ingest(staged, create_channels=options.create_channels, collect=options.bad_rows == "collect")
 
     def abort(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from django_pgqueue.spark.datasource.encoding import RowEncoder
 from django_pgqueue.spark.datasource.options import WriteOptions
-from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows, gathered
+from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows
 from django_pgqueue.spark.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -23,15 +23,17 @@ class Writer(DataSourceArrowWriter):
         if overwrite:
             raise PipelineError("A queue can only be appended to: .mode('append').")
         self.encoder = RowEncoder(schema, options.constants)
-        self.create_channels = options.create_channels
+        self.options = options
         self.job = BulkEnqueue(options.source, options.job or f"spark-{uuid.uuid4()}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        return StagedRows(self.job.name, *self.job.stage(iterator, self.encoder))
+        return self.job.stage(iterator, self.encoder, create_channels=self.options.create_channels)
 
     # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
-        self.job.ingest(*gathered(messages), create_channels=self.create_channels)
+        staged = [message for message in messages if message is not None]
+        options = self.options
+        self.job.ingest(staged, create_channels=options.create_channels, collect=options.bad_rows == "collect")
 
     def abort(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         self.job.clean()

@@ -59,7 +59,10 @@ def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, 
 
 
 def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
-    """Report to the database which rows the lake holds. Returns a warning, or ""."""
+    """Report to the database which rows the lake holds. Returns a warning if that fails, or "".
+
+    ``new``: this export made the lake, so that the database forgets an earlier lake of the same folder or name.
+    """
     name, path, state = lake.description.name, str(lake.path), lake.state
     exported = state["exported_xid"]
     try:

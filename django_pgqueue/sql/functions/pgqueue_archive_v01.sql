@@ -19,8 +19,7 @@ DECLARE
     v_unarchived jsonb;
     v_events boolean;
     v_archives jsonb;
-    v_key_channels bigint[];
-    v_keys text[];
+    v_keys pgqueue_order_note[];
 BEGIN
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
@@ -53,16 +52,16 @@ BEGIN
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
-    SELECT array_agg(n.channel_id), array_agg(n.channel_id) FILTER (WHERE n.order_key IS NOT NULL),
-        array_agg(n.order_key) FILTER (WHERE n.order_key IS NOT NULL),
+    SELECT array_agg(n.channel_id),
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
             FILTER (WHERE n.archive = 'none')
-    INTO v_channels, v_key_channels, v_keys, v_unarchived
+    INTO v_channels, v_keys, v_unarchived
     FROM placed AS n;
     PERFORM pgqueue_record_departures(v_channels);
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_key_channels, v_keys);
+        PERFORM pgqueue_release_keys(v_keys);
     END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(p_outcome, v_unarchived, v_now);

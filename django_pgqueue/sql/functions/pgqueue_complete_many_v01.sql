@@ -14,11 +14,11 @@ DECLARE
     v_done bigint[];
     v_limited bigint[];
     v_unarchived jsonb;
+    v_ended pgqueue_ended[];
     v_events boolean;
     v_archives jsonb;
     v_counted text[];
-    v_key_channels bigint[];
-    v_keys text[];
+    v_keys pgqueue_order_note[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     -- For most queues this look is cheap: the index is empty.
@@ -63,19 +63,19 @@ BEGIN
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
-        array_agg(n.channel_id) FILTER (WHERE n.order_key IS NOT NULL),
-        array_agg(n.order_key) FILTER (WHERE n.order_key IS NOT NULL),
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
-            FILTER (WHERE n.archive = 'none')
-    INTO v_done, v_limited, v_key_channels, v_keys, v_unarchived FROM placed AS n;
+            FILTER (WHERE n.archive = 'none'),
+        array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended) FILTER (WHERE NOT p_cancelled
+            AND EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))
+    INTO v_done, v_limited, v_keys, v_unarchived, v_ended FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
-    IF v_limited IS NOT NULL THEN
-        PERFORM pgqueue_record_departures(v_limited);
-    END IF;
-    PERFORM pgqueue_release_keys(v_key_channels, v_keys) WHERE v_keys IS NOT NULL;
+    PERFORM pgqueue_record_departures(v_limited) WHERE v_limited IS NOT NULL;
+    PERFORM pgqueue_record_outcomes(v_ended, false) WHERE v_ended IS NOT NULL;
+    PERFORM pgqueue_release_keys(v_keys) WHERE v_keys IS NOT NULL;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
     END IF;

@@ -30,8 +30,7 @@ DECLARE
     v_limited bigint[];
     v_stopped bigint[];
     v_stopping bigint[];
-    v_key_channels bigint[];
-    v_keys text[];
+    v_keys pgqueue_order_note[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
         OR cardinality(p_details) <> cardinality(p_ids) THEN
@@ -67,9 +66,8 @@ BEGIN
             WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
         array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
-        array_agg(n.channel_id) FILTER (WHERE n.order_key IS NOT NULL),
-        array_agg(n.order_key) FILTER (WHERE n.order_key IS NOT NULL)
-    INTO v_done, v_limited, v_stopped, v_stopping, v_key_channels, v_keys
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL)
+    INTO v_done, v_limited, v_stopped, v_stopping, v_keys
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
@@ -79,7 +77,7 @@ BEGIN
         PERFORM pgqueue_record_departures(v_limited);
     END IF;
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_key_channels, v_keys);
+        PERFORM pgqueue_release_keys(v_keys);
     END IF;
     IF v_stopped IS NOT NULL THEN
         PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping);

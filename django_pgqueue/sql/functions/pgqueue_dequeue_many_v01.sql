@@ -1,10 +1,11 @@
 -- Takes up to p_limit messages of a queue and leases them: the long way of pgqueue_dequeue, which documents the
 -- parameters.
 -- Caller: pgqueue_dequeue.
+-- p_guarded: the caller has seen that the settings of the queue must be looked at (pgqueue_line).
 -- With fewer than p_limit it brings back expired leases and scheduled messages that are due (pgqueue_bring_back), and
 -- takes again. The settings of pgqueue_dequeue pin the plans.
 -- Locks: lanes and messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_dequeue_many(p_queue text, p_limit integer, p_lease interval, p_worker text)
+CREATE FUNCTION pgqueue_dequeue_many(p_queue text, p_limit integer, p_lease interval, p_worker text, p_guarded boolean)
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
@@ -20,7 +21,11 @@ DECLARE
 BEGIN
     WHILE v_try < 5 LOOP
         v_try := v_try + 1;
-        v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        IF p_guarded THEN
+            v_taken := pgqueue_take_guarded(p_queue, p_limit - v_count, NULL, NULL);
+        ELSE
+            v_taken := pgqueue_take(p_queue, p_limit - v_count);
+        END IF;
         -- While another dequeue holds the gate of the queue, the rest would be done in vain.
         EXIT WHEN v_taken.ids IS NULL;
         -- Repeats at once: the arrivals that were folded last stand in the line only now.

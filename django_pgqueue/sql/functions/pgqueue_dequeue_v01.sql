@@ -52,7 +52,7 @@ BEGIN
         END IF;
     END IF;
     IF p_limit > 1 OR v_line.guarded THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded) AS d;
         RETURN;
     END IF;
     IF v_line.urgent THEN
@@ -99,7 +99,7 @@ BEGIN
         m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
         m.last_leased_at INTO v_delivery;
     IF NOT FOUND THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded) AS d;
         RETURN;
     END IF;
     RETURN NEXT v_delivery;

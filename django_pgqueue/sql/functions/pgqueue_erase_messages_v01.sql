@@ -19,7 +19,7 @@ SET jit = off
 AS $$
 DECLARE
     v_ids bigint[];
-    v_keyed record;
+    v_keys pgqueue_order_note[];
 BEGIN
     more := false;
     leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);
@@ -67,12 +67,12 @@ BEGIN
         WHERE c.max_size IS NOT NULL
         GROUP BY c.id
     )
-    SELECT count(*) AS messages, array_agg(g.channel_id) FILTER (WHERE g.order_key IS NOT NULL) AS channel_ids,
-        array_agg(g.order_key) FILTER (WHERE g.order_key IS NOT NULL) AS keys
-    INTO v_keyed FROM gone AS g;
-    messages := v_keyed.messages;
-    IF v_keyed.keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keyed.channel_ids, v_keyed.keys);
+    SELECT count(*),
+        array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) FILTER (WHERE g.order_key IS NOT NULL)
+    INTO messages, v_keys
+    FROM gone AS g;
+    IF v_keys IS NOT NULL THEN
+        PERFORM pgqueue_release_keys(v_keys);
     END IF;
     more := messages = p_limit;
     IF p_force THEN

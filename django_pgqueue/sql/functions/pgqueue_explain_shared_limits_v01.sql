@@ -18,7 +18,7 @@ BEGIN
         FROM (
             SELECT unnest(p_message.limits) AS id
             UNION
-            SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = p_message.handler
+            SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = p_message.handler AND NOT h.breaker
         ) AS n
         JOIN pgqueue_limit AS l ON l.id = n.id
         CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
@@ -47,6 +47,8 @@ BEGIN
                     'next_at', v_now + (v_limit.needed - v_limit.tokens) * v_limit.release_interval);
         END IF;
     END LOOP;
+    RETURN QUERY SELECT b.code, b.sentence, b.facts
+        FROM pgqueue_explain_breaker(p_message.handler, p_message.channel_id) AS b;
     IF p_message.waits_for IS NOT NULL THEN
         SELECT count(*) INTO v_ahead FROM (
             SELECT FROM pgqueue_message AS m

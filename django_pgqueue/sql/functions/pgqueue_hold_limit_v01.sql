@@ -19,9 +19,13 @@ BEGIN
         EXIT WHEN FOUND;
         PERFORM pg_sleep(0.001) WHERE p_patient;
     END LOOP;
+    IF v_limit.breaker_failures IS NOT NULL THEN
+        v_limit := pgqueue_turn_breaker(v_limit, p_now);
+    END IF;
     v_room.limit_id := p_limit_id;
     v_room.used := false;
-    v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL;
+    v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL
+        OR v_limit.open_until IS NOT NULL;
     IF v_limit.id IS NULL THEN
         v_room.held := NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.id = p_limit_id);
         RETURN v_room;

@@ -14,6 +14,8 @@ DECLARE
     v_message record;
     v_limit_id bigint;
     v_full bigint;
+    v_watched bigint[];
+    v_asked bigint;
     v_limit_ids bigint[] := '{}';
     v_rooms pgqueue_room[] := '{}';
     v_at integer;
@@ -22,20 +24,28 @@ DECLARE
     v_aside pgqueue_place[] := '{}';
 BEGIN
     FOR v_message IN
-        SELECT m.id, coalesce(m.cost, 1) AS cost, n.limits
+        SELECT m.id, coalesce(m.cost, 1) AS cost, m.channel_id, n.limits, n.breaker_id
         FROM unnest(p_ids) WITH ORDINALITY AS u (id, place)
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.id OFFSET 0) AS m
         CROSS JOIN LATERAL (
-            SELECT coalesce(array_agg(l.id ORDER BY l.id), '{}') AS limits
+            SELECT coalesce(array_agg(l.id ORDER BY l.id) FILTER (WHERE NOT l.breaker), '{}') AS limits,
+                max(l.id) FILTER (WHERE l.breaker) AS breaker_id
             FROM (
-                SELECT unnest(m.limits) AS id
+                SELECT unnest(m.limits) AS id, false AS breaker
                 UNION
-                SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler
+                SELECT h.limit_id, h.breaker FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler
             ) AS l
         ) AS n
         ORDER BY u.place
     LOOP
         v_full := NULL;
+        IF v_message.breaker_id IS NOT NULL THEN
+            IF ARRAY[v_message.breaker_id, v_message.channel_id] IS DISTINCT FROM v_watched THEN
+                v_watched := ARRAY[v_message.breaker_id, v_message.channel_id];
+                v_asked := pgqueue_watch_breaker(v_message.breaker_id, v_message.channel_id);
+            END IF;
+            v_message.limits := array_remove(v_message.limits || v_asked, NULL);
+        END IF;
         FOREACH v_limit_id IN ARRAY v_message.limits LOOP
             IF v_limit_id <> ALL (v_limit_ids) THEN
                 v_limit_ids := v_limit_ids || v_limit_id;

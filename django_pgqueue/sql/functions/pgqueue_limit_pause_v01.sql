@@ -1,7 +1,7 @@
 -- Pauses a shared limit: no message that has it is leased any more. Those that are leased go on.
 -- Caller: pgqueue_handler_pause; lifecycle.limit_pause.
 -- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_limit_resume.
--- Returns paused; or the refusal PGQ07: there is no such limit, or p_until has passed.
+-- Returns paused; or the refusal PGQ07: there is no such limit, it is a breaker, or p_until has passed.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_pause(
     p_name text,
@@ -20,10 +20,15 @@ BEGIN
         SET paused_at = coalesce(l.paused_at, clock_timestamp()),
             pause_reason = coalesce(p_reason, ''),
             paused_until = nullif(p_until, 'infinity')
-        WHERE l.name = p_name;
+        WHERE l.name = p_name AND l.breaker_failures IS NULL;
         IF NOT FOUND THEN
-            refusal := pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),
-                'Make it with pgqueue_limit_set().');
+            refusal := CASE
+                WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name) THEN
+                    pgqueue_refusal('PGQ07', format('"%s" is a breaker, and cannot be paused', p_name),
+                        'Use pgqueue_handler_pause() or pgqueue_breaker_open().')
+                ELSE pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),
+                    'Make it with pgqueue_limit_set().')
+            END;
         END IF;
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'paused');

@@ -17,6 +17,8 @@ BEGIN
             format('unknown settings %s; known are %s', left((p_settings - v_known)::text, 100), v_known)
         WHEN jsonb_typeof(p_settings -> 'handlers') NOT IN ('array', 'null')
             OR p_settings @? '$.handlers[*] ? (@.type() != "string")' THEN 'handlers is not a JSON array of names'
+        WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name AND l.breaker_failures IS NOT NULL) THEN
+            'it is a breaker (pgqueue_breaker_set)'
         ELSE pgqueue_numbers_problem(p_settings, 'limit')
     END;
 END;

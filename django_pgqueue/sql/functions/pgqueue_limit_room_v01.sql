@@ -1,5 +1,5 @@
 -- Computes how much room a shared limit has now.
--- Caller: pgqueue_explain_shared_limits, pgqueue_hold_limit, pgqueue_may_promote.
+-- Caller: pgqueue_explain_shared_limits, pgqueue_hold_limit, pgqueue_limit_health, pgqueue_may_promote.
 -- pgqueue_hold_limit has locked the limit, so no other transaction takes a place meanwhile. Places are counted from the
 -- leases themselves: a place counts while its message is under the lease that took it, so a crash leaks none. The rate
 -- is a token bucket: one token comes with each release_interval, up to release_burst of them; a message takes its cost.
@@ -8,12 +8,13 @@
 --   cost: free under max_concurrency and max_cost, NULL without such a limit, no place when paused; tokens: in the
 --   bucket, negative while it has debts, NULL without a rate; place_floor: no live place is older; stale: rows of
 --   places that are free again; spent: corrections that tokens has in it (pgqueue_spend); turn: the channel
---   that was promoted last.
+--   that was promoted last; used, used_cost: the leased messages that have places, and what they cost.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it.
 CREATE FUNCTION pgqueue_limit_room(p_limit pgqueue_limit, p_now timestamptz)
 RETURNS TABLE (
-    places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], spent tid[], turn bigint
+    places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], spent tid[], turn bigint,
+    used bigint, used_cost bigint
 )
 LANGUAGE sql
 STABLE
@@ -21,9 +22,16 @@ AS $$
     SELECT CASE
             WHEN p_limit.paused_at IS NOT NULL THEN 0
             WHEN p_limit.max_concurrency IS NOT NULL THEN greatest(p_limit.max_concurrency - o.places, 0)
+            WHEN p_limit.open_until IS NOT NULL
+                THEN CASE
+                    WHEN pgqueue_breaker_until(p_limit, coalesce(p_limit.channel_id, 0)) > p_now THEN 0
+                    WHEN pgqueue_breaker_until(p_limit, coalesce(p_limit.channel_id, 0)) IS NOT NULL
+                        THEN greatest(1 - o.places, 0)
+                END
         END,
         CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
-        coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0)
+        coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0),
+        o.places, o.cost
     FROM (SELECT p_limit.id AS limit_id) AS l
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
     CROSS JOIN LATERAL (

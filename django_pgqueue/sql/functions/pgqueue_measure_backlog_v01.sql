@@ -1,5 +1,5 @@
--- Counts the present messages by queue and channel: ready, leased, scheduled, dead letters that wait, and since when
--- the oldest has been due.
+-- Counts the present messages by queue and channel: ready, leased, scheduled, those that wait for a
+-- full shared limit, dead letters that wait, and since when the oldest has been due.
 -- Caller: pgqueue_measure.
 -- It reads the indexes of all live messages and of the dead letters that wait, so the caller counts less often when
 -- that takes long. Rows that stay as they are are not written.
@@ -19,9 +19,13 @@ WITH ready AS MATERIALIZED (
 leased AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 2 GROUP BY m.channel_id
 ),
--- Counts the scheduled messages of each channel.
+-- Counts the messages of each channel that wait for their time, or for a limit.
 scheduled AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 3 GROUP BY m.channel_id
+),
+-- Counts those of them that wait for a shared limit.
+waiting AS MATERIALIZED (
+    SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.waits_for >= 0 GROUP BY m.channel_id
 ),
 -- Counts the dead letters that were not redriven.
 dead AS MATERIALIZED (
@@ -34,23 +38,25 @@ dead AS MATERIALIZED (
 counted AS MATERIALIZED (
     SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel,
         coalesce(l.ready, 0) AS ready, coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled,
-        coalesce(d.messages, 0) AS dead, l.oldest_at
+        coalesce(l.waiting, 0) AS waiting, coalesce(d.messages, 0) AS dead, l.oldest_at
     FROM (
-        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased, s.messages AS scheduled,
-            r.oldest_at
+        SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased,
+            s.messages - coalesce(w.messages, 0) AS scheduled, w.messages AS waiting, r.oldest_at
         FROM pgqueue_channel AS c
         LEFT JOIN ready AS r ON r.channel_id = c.id
         LEFT JOIN leased AS h ON h.channel_id = c.id
         LEFT JOIN scheduled AS s ON s.channel_id = c.id
+        LEFT JOIN waiting AS w ON w.channel_id = c.id
         WHERE coalesce(r.messages, h.messages, s.messages) IS NOT NULL
     ) AS l
     FULL JOIN dead AS d ON d.queue = l.queue AND d.channel = l.channel
 ),
 -- Adds a row for each whole queue.
 levels AS MATERIALIZED (
-    SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.dead, c.oldest_at FROM counted AS c
+    SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.waiting, c.dead, c.oldest_at FROM counted AS c
     UNION ALL
-    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.dead), min(c.oldest_at) FROM counted AS c
+    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.waiting), sum(c.dead), min(c.oldest_at)
+    FROM counted AS c
     GROUP BY c.queue
 ),
 -- Deletes the rows of queues and channels that have no messages. The condition can be hashed; IS NOT DISTINCT FROM
@@ -62,11 +68,12 @@ gone AS (
         WHERE l.queue = b.queue AND coalesce(l.channel, '') = coalesce(b.channel, '')
             AND (l.channel IS NULL) = (b.channel IS NULL))
 )
-INSERT INTO pgqueue_backlog AS b (queue, channel, ready, leased, scheduled, dead, oldest_at)
-SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.dead, l.oldest_at FROM levels AS l
+INSERT INTO pgqueue_backlog AS b (queue, channel, ready, leased, scheduled, waiting_for_limit, dead, oldest_at)
+SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.waiting, l.dead, l.oldest_at FROM levels AS l
 ON CONFLICT (queue, channel) DO UPDATE
-SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled, dead = excluded.dead,
-    oldest_at = excluded.oldest_at
-WHERE (b.ready, b.leased, b.scheduled, b.dead, b.oldest_at)
-    IS DISTINCT FROM (excluded.ready, excluded.leased, excluded.scheduled, excluded.dead, excluded.oldest_at);
+SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled,
+    waiting_for_limit = excluded.waiting_for_limit, dead = excluded.dead, oldest_at = excluded.oldest_at
+WHERE (b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.dead, b.oldest_at) IS DISTINCT FROM (
+    excluded.ready, excluded.leased, excluded.scheduled, excluded.waiting_for_limit, excluded.dead,
+    excluded.oldest_at);
 $$;

@@ -17,7 +17,7 @@ SELECT CASE
     ELSE (
         SELECT format('there is no limit %I: make it first (limit_set)', min(u.name))
         FROM jsonb_array_elements_text(nullif(p_limits, 'null')) AS u (name)
-        WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name)
+        WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name AND l.breaker_failures IS NULL)
         HAVING count(*) > 0)
 END;
 $$;

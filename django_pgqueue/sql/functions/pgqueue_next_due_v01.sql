@@ -44,6 +44,13 @@ BEGIN
             FROM pgqueue_waiting_limits(0, 100) AS w (id)
             JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
             JOIN pgqueue_meter AS r ON r.limit_id = w.id
-            WHERE r.filled_at + (1 - r.tokens) * l.release_interval > clock_timestamp()));
+            WHERE r.filled_at + (1 - r.tokens) * l.release_interval > clock_timestamp()),
+        -- The next try of a breaker that messages wait for.
+        (
+            SELECT min(u.until) - clock_timestamp()
+            FROM pgqueue_waiting_limits(0, 100) AS w (id)
+            JOIN pgqueue_limit AS l ON l.id = w.id AND l.open_until IS NOT NULL
+            CROSS JOIN LATERAL pgqueue_breaker_until(l, coalesce(l.channel_id, 0)) AS u (until)
+            WHERE u.until > clock_timestamp()));
 END;
 $$;

@@ -1,5 +1,6 @@
 -- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers
--- that have been silent for a day; recounts channels with a max_size, and brings back lanes that no event brings back.
+-- that have been silent for a day; recounts channels with a max_size, tidies breakers up, and brings back lanes that no
+-- event brings back.
 -- Caller: pgqueue_prune.
 -- Locks: counts, gates, lanes and workers, SKIP LOCKED where others may hold them.
 CREATE FUNCTION pgqueue_prune_line()
@@ -20,6 +21,7 @@ BEGIN
     WHERE w.name IN (
         SELECT o.name FROM pgqueue_worker AS o
         WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
+    PERFORM pgqueue_prune_breakers();
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- These channels have no event that would bring them back: lanes at a limit look again, lanes below a floor stand
     -- in line again.

@@ -1,12 +1,12 @@
 -- Makes the next message of each order key ready, if it waits for its turn, because one of its key was settled.
 -- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_erase_messages,
 --   pgqueue_release_noted.
--- The arrays pair up. The caller has deleted the settled messages in the same transaction. A dequeue that still sees
--- them may be setting the next message aside at this moment, and holds it: a note is left then, because the message
--- must not wait for ever (pgqueue_release_noted). A message with shared limits goes on to wait for them.
+-- p_keys: channels and keys. The caller has deleted the settled messages in the same transaction. A dequeue that still
+-- sees them may be setting the next message aside at this moment, and holds it: a note is left then, because the
+-- message must not wait for ever (pgqueue_release_noted). A message with shared limits goes on to wait for them.
 -- Returns the number of messages that were made ready.
 -- Locks: the next message of each key, SKIP LOCKED.
-CREATE FUNCTION pgqueue_release_keys(p_channel_ids bigint[], p_keys text[])
+CREATE FUNCTION pgqueue_release_keys(p_keys pgqueue_order_note[])
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -17,9 +17,9 @@ DECLARE
     v_released bigint[];
 BEGIN
     -- A leased message releases the next one at its own settlement.
-    SELECT array_agg(f.id) AS ids, array_agg(k.channel_id) AS channel_ids, array_agg(k.key) AS keys INTO v_next
-    FROM (SELECT DISTINCT u.channel_id, u.key FROM unnest(p_channel_ids, p_keys) AS u (channel_id, key)) AS k
-    CROSS JOIN LATERAL pgqueue_first_of_key(k.channel_id, k.key) AS f
+    SELECT array_agg(f.id) AS ids, array_agg(k.channel_id) AS channel_ids, array_agg(k.order_key) AS keys INTO v_next
+    FROM (SELECT DISTINCT u.channel_id, u.order_key FROM unnest(p_keys) AS u) AS k
+    CROSS JOIN LATERAL pgqueue_first_of_key(k.channel_id, k.order_key) AS f
     WHERE f.status <> 2;
     IF v_next.ids IS NULL THEN
         RETURN 0;

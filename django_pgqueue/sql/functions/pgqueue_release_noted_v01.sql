@@ -10,7 +10,7 @@ RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_notes record;
+    v_keys pgqueue_order_note[];
 BEGIN
     IF NOT EXISTS (SELECT FROM pgqueue_order_note) THEN
         RETURN 0;
@@ -25,7 +25,7 @@ BEGIN
             FOR UPDATE SKIP LOCKED))
         RETURNING n.channel_id, n.order_key
     )
-    SELECT array_agg(g.channel_id) AS channel_ids, array_agg(g.order_key) AS keys INTO v_notes FROM gone AS g;
-    RETURN coalesce(pgqueue_release_keys(v_notes.channel_ids, v_notes.keys), 0);
+    SELECT array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) INTO v_keys FROM gone AS g;
+    RETURN coalesce(pgqueue_release_keys(v_keys), 0);
 END;
 $$;

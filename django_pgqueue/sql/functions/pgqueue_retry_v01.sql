@@ -39,6 +39,7 @@ DECLARE
     v_dead_tokens uuid[];
     v_cancelled bigint[];
     v_found bigint[];
+    v_ended pgqueue_ended[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_errors) <> cardinality(p_ids)
         OR cardinality(p_delays) <> cardinality(p_ids) THEN
@@ -72,23 +73,24 @@ BEGIN
                 ) AS p
             )
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
-        RETURNING m.id, m.channel_id, m.status, m.lease_token, m.cancelled_at IS NOT NULL AS cancelled
+        RETURNING m.*, m.cancelled_at IS NOT NULL AS cancelled
     )
     SELECT array_agg(f.id) FILTER (WHERE f.status <> 2), array_agg(f.channel_id) FILTER (WHERE f.status <> 2),
         array_agg(f.id) FILTER (WHERE f.status = 1),
         array_agg(f.id ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
         array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
-        array_agg(f.id) FILTER (WHERE f.cancelled)
-    INTO v_back, v_channels, v_held, v_dead, v_dead_tokens, v_cancelled
+        array_agg(f.id) FILTER (WHERE f.cancelled),
+        array_agg(ROW(f.handler, f.channel_id, f.id, f.last_leased_at)::pgqueue_ended) FILTER (
+            WHERE EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = f.handler AND h.breaker))
+    INTO v_back, v_channels, v_held, v_dead, v_dead_tokens, v_cancelled, v_ended
     FROM failed AS f;
     v_found := v_back || v_dead || v_cancelled;
     IF NOT p_skip_lost AND coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
+    PERFORM pgqueue_record_outcomes(v_ended, true) WHERE v_ended IS NOT NULL;
     IF v_back IS NOT NULL THEN
-        IF v_held IS NOT NULL THEN
-            PERFORM pgqueue_announce(v_held);
-        END IF;
+        PERFORM pgqueue_announce(v_held) WHERE v_held IS NOT NULL;
         PERFORM pgqueue_record_departures(v_channels, false);
         IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
             PERFORM pgqueue_publish('retried', v_back);
@@ -97,9 +99,7 @@ BEGIN
     IF v_dead IS NOT NULL THEN
         PERFORM pgqueue_dead_letter(v_dead, v_dead_tokens, array_fill(p_reason, ARRAY[cardinality(v_dead)]));
     END IF;
-    IF v_cancelled IS NOT NULL THEN
-        PERFORM pgqueue_archive(v_cancelled, 'cancelled');
-    END IF;
+    PERFORM pgqueue_archive(v_cancelled, 'cancelled') WHERE v_cancelled IS NOT NULL;
     RETURN QUERY
     SELECT u, 'retried'::text FROM unnest(v_back) AS u UNION ALL
     SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u UNION ALL

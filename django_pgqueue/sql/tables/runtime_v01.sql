@@ -31,7 +31,8 @@
 --                default of the longest pause: backoff
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy
---   1 day        retention of silent workers and of times of warnings: prune_line
+--   1 day        retention of silent workers and of times of warnings: prune_line; of outcomes, and of breakers of
+--                channels, after they count no more: prune_breakers
 --   1 year       retention of jobs of bulk enqueues: ingest_clean
 
 -- A request is one message of pgqueue_enqueue_many; place: where it stands among them.
@@ -180,10 +181,12 @@ CREATE TABLE pgqueue_departure (
 CREATE INDEX pgqueue_departure_channel ON pgqueue_departure (channel_id);
 
 -- The tables behind shared limits (pgqueue_limit). The holder of the limit's row alone writes them.
--- The table of handlers says which handlers' messages have a limit, whatever limits the message names.
+-- The table of handlers says which handlers' messages have a limit, whatever limits the message names, and which of
+-- these limits is the breaker of the handler.
 CREATE TABLE pgqueue_limit_handler (
     handler varchar(200) NOT NULL,
     limit_id bigint NOT NULL,
+    breaker boolean NOT NULL DEFAULT false,
     PRIMARY KEY (handler, limit_id)
 );
 -- A place is what a leased message takes of a limit. It counts as long as the message is under the lease that began at
@@ -211,6 +214,27 @@ CREATE TABLE pgqueue_meter (
     place_floor timestamptz,
     turn bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+-- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
+-- before it.
+-- channel_id   0: the breaker is one for all channels
+-- tried        it was the message that tried while the breaker was open
+CREATE TABLE pgqueue_breaker_outcome (
+    limit_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    message_id bigint NOT NULL,
+    leased_at timestamptz NOT NULL,
+    ended_at timestamptz NOT NULL,
+    failed boolean NOT NULL,
+    tried boolean NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pgqueue_breaker_outcome_ended ON pgqueue_breaker_outcome (limit_id, channel_id, ended_at);
+-- A message that a worker has settled, as its breaker sees it.
+CREATE TYPE pgqueue_ended AS (
+    handler text,
+    channel_id bigint,
+    id bigint,
+    leased_at timestamptz
+);
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
 -- counted: its messages take places; used: this call has leased a message within it.
 CREATE TYPE pgqueue_room AS (

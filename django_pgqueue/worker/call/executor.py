@@ -192,7 +192,8 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
             raise TypeError(f"it returned {after!r}, which is not a timedelta of zero or more")
     except Exception:
         logger.exception(
-            "the backoff function failed for %s: the back-off of the message is taken", label(delivery),
+            "the backoff function of the handler failed for %s: the message's own back-off applies. Correct the "
+            "function: it returns a timedelta of zero or more, or None", label(delivery),
             extra={"event": "backoff_failed", "message_id": delivery.id, "queue": delivery.queue},
         )  # fmt: skip
         return execution
@@ -282,6 +283,4 @@ def invalid_answer(delivery: Delivery, answer: Any, *, batch: bool = False) -> H
         hint = "It returned a coroutine, which is not awaited: define it with async def."
     elif isinstance(answer, type) and issubclass(answer, Outcome):
         kind, hint = f"the class {answer.__name__}", f"Return an instance: {answer.__name__}(…)."
-    return HandlerError(
-        f"The handler {delivery.handler!r} returned {kind}, which says nothing about its message.", hint=hint
-    )
+    return HandlerError(f"The handler {delivery.handler!r} returned {kind}, which is not an outcome.", hint=hint)

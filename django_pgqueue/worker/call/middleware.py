@@ -158,11 +158,15 @@ def surround_async(function: Function, factories: Sequence[Factory], *, batch: b
 
 def swallowed_error(raised: BaseException | None) -> BaseException:
     """Return the exception that a middleware swallowed; a RuntimeError if the middleware did not call the handler."""
-    return raised or RuntimeError("the handler did not end")
+    return raised or RuntimeError("the middleware did not call the handler")
 
 
 def argument_for(factory: Factory, argument: Any, *, batch: bool) -> Any:
-    """Return the argument for a factory: the delivery, or of a batch the first one; all of it if it is ``whole``."""
+    """Return what a middleware's factory is called with: the delivery, or the first delivery of a batch.
+
+    ``argument``: what the handler is called with: a delivery, or with ``batch`` a list of them. A factory with the
+    attribute ``whole`` gets the list.
+    """
     return argument[0] if batch and not getattr(factory, "whole", False) else argument
 
 

@@ -180,7 +180,8 @@ class Producer:
         """Give back messages whose leases ran out during the dequeue: other workers may have them already."""
         messages = ", ".join(map(label, deliveries))
         logger.warning(
-            "a dequeue came back after %.1f s, too late for its leases: giving back %s", seconds, messages,
+            "a dequeue came back after %.1f s, too late for its leases: giving back %s. The process was stopped, "
+            "or the database is slow", seconds, messages,
             extra={"event": "dequeued_too_late", "worker": self._options.name, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._dispatch.give_back(deliveries)

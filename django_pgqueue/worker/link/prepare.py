@@ -28,9 +28,11 @@ def prepare_process(orders: Orders, link: Link, *, hint: str = "") -> bool:
     found = database_identity(connections[orders.options.using].settings_dict)
     if found == orders.database:
         return True
+    differing = [key for key in found if found[key] != orders.database[key]]
+    here, there = (", ".join(f"{key} {side[key]!r}" for key in differing) for side in (found, orders.database))
     refusal = (
         f"the settings module {os.environ['DJANGO_SETTINGS_MODULE']} leads to another database than the process uses "
-        f"that started it: {found['NAME']!r}, not {orders.database['NAME']!r}."
+        f"that started it: {here}, not {there}."
     )
     link.send("refused", f"{refusal} {hint}".rstrip())
     return False

@@ -48,7 +48,7 @@ class Recycling:
         if limits.max_messages is not None and (settled := self._settled()) >= limits.max_messages:
             return f"{settled} messages are done, --max-messages is {limits.max_messages}"
         if limits.max_age is not None and time.monotonic() - self._started_at >= limits.max_age.total_seconds():
-            return f"older than {limits.max_age}"
+            return f"it is older than --max-age, {limits.max_age}"
         if limits.max_memory is not None and (memory := memory_bytes()) >= limits.max_memory:
             return f"it occupies {memory >> 20} MB, --max-memory is {limits.max_memory >> 20}"
         return ""

@@ -169,7 +169,8 @@ class AsyncRunner:
         """
         messages = ", ".join(map(label, deliveries))
         logger.error(
-            "the handler %s does not end (%s): it is given up", deliveries[0].handler, messages,
+            "the handler %s did not end after its timeout (%s): the messages are retried, and this process is "
+            "replaced. It must not block the event loop, nor swallow CancelledError", deliveries[0].handler, messages,
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._given_up += len(deliveries)

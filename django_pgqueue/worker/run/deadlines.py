@@ -28,7 +28,7 @@ class Run(Protocol):
     interrupted: bool
 
     def interrupt(self) -> None:
-        """Raise HandlerTimeout or CancelledError in the handler. Does nothing if it has just ended."""
+        """Raise HandlerTimeout in the handler, or cancel its task if it is async. Does nothing if it has just ended."""
 
     def give_up(self) -> None:
         """Settle the messages without the handler. Does nothing if it has just ended."""

@@ -32,7 +32,11 @@ class HandlerPace:
         return min(room, self._batch) if room > 0 and (not waiting or room >= wanted // 2) else 0
 
     def most(self, waiting: int, running: int) -> int:
-        """Return how many messages may be put that :meth:`room` did not ask for."""
+        """Return how many more messages memory may take that :meth:`room` did not ask for, such as returned ones.
+
+        It is ``concurrency`` more than ``room`` ever asks for; 0 when memory is full. ``waiting``, ``running``: as for
+        ``room``.
+        """
         return max(0, self._wanted() + self.concurrency - waiting - running)
 
     def _wanted(self) -> int:

@@ -68,7 +68,8 @@ class Slots:
         """Settle the deliveries of a handler that does not end, replace its thread, and ask for a new process."""
         messages = ", ".join(map(label, deliveries))
         logger.error(
-            "the handler %s does not end (%s): its thread is given up", deliveries[0].handler, messages,
+            "the handler %s did not end after its timeout (%s): the messages are retried, and this process is "
+            "replaced. Give its blocking calls a timeout", deliveries[0].handler, messages,
             extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._runtime.put([stuck_execution(delivery) for delivery in deliveries])
@@ -126,7 +127,9 @@ class Slot:
                 executions = self._performer.perform(deliveries, partial(self._limited, ticket), timeout)
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
-                logger.exception("a slot failed; retrying %s", messages, extra={"event": "slot_failed"})
+                logger.exception(
+                    "a thread failed outside of the handler; retrying %s", messages, extra={"event": "slot_failed"}
+                )
                 executions = [failed_execution(delivery, error) for delivery in deliveries]
             if not ticket.take():
                 return

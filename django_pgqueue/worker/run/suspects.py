@@ -108,6 +108,9 @@ class Suspects:
             rows = list(Message.objects.using(self._using).filter(id__in=ids).values_list("id", "errors"))
         except Error:
             # The messages are leased already and must not be lost, so they run beside the others.
-            logger.warning("cannot read the errors of %s", ids, exc_info=True, extra={"event": "suspects_unknown"})
+            logger.warning(
+                "could not read which of the messages %s were running when a process died: all start beside others",
+                ids, exc_info=True, extra={"event": "suspects_unknown"},
+            )  # fmt: skip
             return set()
         return {message for message, errors in rows if errors and errors[-1].get("type") in DEATH_TYPES}

@@ -107,7 +107,10 @@ class ProcessPool:
             child = Child(self._orders, on_frame=self._on_frame, on_gone=self._nudge)
         except OSError as error:
             # The system has no memory or too many processes. The children that run go on.
-            logger.error("cannot start a process: %s", error, extra={"event": "child_not_started"})
+            logger.error(
+                "cannot start a process, trying again: %s. Look at the memory and the number of processes of this host",
+                error, extra={"event": "child_not_started"},
+            )  # fmt: skip
             return None
         self._children.append(child)
         logger.info("process %d started", child.pid, extra={"event": "child_started", **child.keys})
@@ -158,4 +161,9 @@ class ProcessPool:
                 self.clean &= status == 0
             elif delay:
                 extra = {"event": "child_delayed", "seconds": round(delay, 1)}
-                logger.warning("the next process starts in %.1f s", delay, extra=extra)
+                logger.warning(
+                    "process %d ended soon after its start: the next one starts in %.1f s",
+                    child.pid,
+                    delay,
+                    extra=extra,
+                )

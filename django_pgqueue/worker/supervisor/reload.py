@@ -37,4 +37,6 @@ class FileWatch:
         try:
             self._reloader.run_loop()
         except Exception:
-            logger.exception("changed files are not noticed any more", extra={"event": "reload_failed"})
+            logger.exception(
+                "--reload does not notice changed files any more: restart the worker", extra={"event": "reload_failed"}
+            )

@@ -89,7 +89,7 @@ class Stalls:
         if child.state == "running":
             found.append(("it says nothing", max(child.ran_at, child.heard_at)))
         if child.database_error:
-            found.append((f"the database fails it ({child.database_error})", child.database_error_at))
+            found.append((f"its statements fail ({child.database_error})", child.database_error_at))
         if ended:
             found.append((f"it has not written down {len(ended)} outcome(s)", min(ended)))
         if waiting:

@@ -231,7 +231,8 @@ class Supervisor:
                 child.recycle_reason = reason
                 self.shutdown.nudge()
             case ("refused", reason):
-                logger.critical("process %d refuses: %s", child.pid, reason, extra={"event": "refused", **child.keys})
+                extra = {"event": "refused", **child.keys}
+                logger.critical("process %d refuses to work; the worker stops: %s", child.pid, reason, extra=extra)
                 self._faults.append("a process refuses to work")
                 self.shutdown.request(self._faults[-1])
 

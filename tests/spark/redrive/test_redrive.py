@@ -160,7 +160,7 @@ def test_a_task_that_is_tried_again_moves_nothing_twice(
     assert lives(database) == ids(database)
 
 
-def test_what_another_session_holds_is_waited_for_and_then_reported(
+def test_a_letter_that_another_session_holds_is_waited_for_and_then_reported(
     spark: SparkSession, source: Source, database: Database, connect: Any
 ):
     fill_dead_letters(database, 3)

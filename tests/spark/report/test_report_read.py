@@ -63,7 +63,7 @@ GONE = [PipelineError("a file is gone"), FileNotFoundError(2, "No such file", "1
 
 
 @pytest.mark.parametrize("gone", GONE, ids=["reported", "not found"])
-def test_what_is_read_while_the_lake_is_written_is_read_again(tmp_path: Path, gone: Exception) -> None:
+def test_a_read_during_a_write_of_the_lake_is_repeated(tmp_path: Path, gone: Exception) -> None:
     lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
     reads = []
 

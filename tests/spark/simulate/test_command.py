@@ -38,7 +38,7 @@ def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return json.loads(capsys.readouterr().out)
 
 
-def test_what_was_is_replayed_and_what_would_have_been(tenants: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_past_is_replayed_beside_the_changed_settings(tenants: Path, capsys: pytest.CaptureFixture[str]):
     others = ["--set", "a.max_concurrency=1", "--workers", "2"]
     found = outcome(capsys, "--lake", str(tenants), "--concurrency", "1", *others)
     was, changed = found["replayed"], found["changed"]

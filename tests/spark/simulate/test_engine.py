@@ -61,7 +61,7 @@ def test_turns_follow_the_weights():
     assert ["ab"[n % 2] for n in began][:8] == list("aaabaaab")
 
 
-def test_what_is_free_together_is_shared_by_weight():
+def test_capacity_that_becomes_free_at_once_is_shared_by_weight():
     messages = [message(n, "ab"[n % 2]) for n in range(40)]
     began, _ = serve(messages, slots=8, a=ChannelLimits(weight=3), b=ChannelLimits(weight=1))
     assert Counter("ab"[n % 2] for n, at in began.items() if at == 0) == {"a": 6, "b": 2}
@@ -74,7 +74,7 @@ def test_a_channel_at_its_limit_leaves_the_slots_to_others():
     assert [began[n] for n in range(10, 13)] == [0, 0, 0]
 
 
-def test_what_comes_to_a_channel_at_its_limit_waits_for_a_place():
+def test_messages_of_a_channel_at_its_limit_wait_for_a_place():
     began, _ = serve([message(1), message(2, at=4)], slots=4, a=ChannelLimits(max_concurrency=1))
     assert began == {1: 0, 2: 10}
 
@@ -142,7 +142,7 @@ def test_messages_are_leased_ahead_of_their_handlers():
     assert (began[19] < 19 * 50_000, result.ended_at) == (True, 20 * 50_000)
 
 
-def test_what_waits_in_memory_takes_a_place_of_its_channel():
+def test_messages_that_wait_in_memory_take_a_place_of_their_channel():
     messages = [message(n, "ab"[n % 2], run=50_000) for n in range(20)]
     began, _ = serve(messages, ahead=100, a=ChannelLimits(max_concurrency=1))
     leases = sorted(at for n, at in began.items() if n % 2 == 0)

@@ -70,7 +70,7 @@ def test_errors_of_unknown_times_and_shapes_are_no_attempts(lake: Path):
     assert (message.runs, message.pauses) == ((SECOND,), ())
 
 
-def test_what_was_never_leased_and_other_queues_are_left_out(lake: Path):
+def test_messages_that_were_never_leased_and_other_queues_are_left_out(lake: Path):
     rows = [row(leased=None), row(queue="other", channel="theirs"), row(channel="a/b=c")]
     workload = load(make_lake(lake, archive=rows))
     assert workload.channels == ["a/b=c"]
@@ -108,13 +108,13 @@ def attempts(*spans: tuple[int, int], worker: str = "one") -> list[Attempt]:
     return [Attempt(start, end, worker, row, -1) for row, (start, end) in enumerate(spans)]
 
 
-def test_what_was_leased_before_and_goes_on_shows_how_much_a_worker_does_at_once():
+def test_attempts_that_overlap_show_how_much_a_worker_does_at_once():
     # Six are leased at once, as some wait in memory. When the fourth is done, the first two are still running.
     spans = attempts((0, 50), (1, 60), (2, 10), (3, 20), (4, 70), (5, 80))
     assert Capacity.of(spans) == Capacity(workers=1, concurrency=3)
 
 
-def test_what_is_settled_together_is_not_beside_each_other():
+def test_attempts_that_are_settled_together_are_not_beside_each_other():
     assert Capacity.of(attempts((0, 50), (1, 50), (2, 50))).concurrency == 1
 
 

@@ -16,7 +16,7 @@ from verification.benchmarks.peers.environments import OurEnvironment
 from .contests import WORKLOADS, Outcome, promises
 from .environments import HOME
 from .report import as_json, table
-from .roster import OURS, Peer, roster
+from .roster import NAMES, OURS, Peer, roster
 from .workloads import Field, Scale
 
 NOTES = """\
@@ -25,11 +25,11 @@ bytes. What is done is counted in the database. Contestants take turns, and each
 medians of the ratios of one round. Ours archives, fences and keeps its limits; the others do as they come."""
 
 
-def arguments(given: list[str], known: list[str]) -> argparse.Namespace:
+def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m verification.benchmarks peers", description=__doc__)
     parser.add_argument("--workload", default=",".join(WORKLOADS), help="of %(default)s (default: all), with commas")
     parser.add_argument(
-        "--peers", default=",".join(known), help="of %(default)s (default: all); ours always takes part"
+        "--peers", default=",".join(NAMES), help="of %(default)s (default: all); ours always takes part"
     )
     parser.add_argument("--messages", type=int, default=50_000, help="backlog of a drain; poison has a fifth of it")
     parser.add_argument("--seconds", type=float, default=10, help="window of sustained and latency")
@@ -43,7 +43,7 @@ def arguments(given: list[str], known: list[str]) -> argparse.Namespace:
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     chosen = parser.parse_args(given)
     chosen.workload, chosen.peers = chosen.workload.split(","), chosen.peers.split(",")
-    for what, names, valid in (("workload", chosen.workload, list(WORKLOADS)), ("peer", chosen.peers, known)):
+    for what, names, valid in (("workload", chosen.workload, list(WORKLOADS)), ("peer", chosen.peers, list(NAMES))):
         if unknown := set(names) - set(valid):
             parser.error(f"unknown {what}: {', '.join(sorted(unknown))}; known: {', '.join(valid)}")
     return chosen
@@ -87,9 +87,8 @@ def run(chosen: argparse.Namespace, peers: tuple[Peer, ...], facts: dict[str, st
 
 
 def main(given: list[str]) -> None:
-    everyone = roster()
-    chosen = arguments(given, [peer.name for peer in everyone])
-    peers = present([peer for peer in everyone if peer.name in (*chosen.peers, OURS)])
+    chosen = arguments(given)
+    peers = present([peer for peer in roster() if peer.name in (*chosen.peers, OURS)])
     if chosen.install:
         if not scripted.ENVIRONMENT.installed():
             print(f"installing {scripted.NAME} …", file=sys.stderr, flush=True)

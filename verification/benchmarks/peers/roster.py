@@ -179,5 +179,9 @@ def ours() -> Peer:
     )
 
 
+PEERS = (PROCRASTINATE, PGQUEUER, DJANGO_TASKS, GRAPHILE, AWA, PG_BOSS)
+NAMES = (OURS, *(peer.name for peer in PEERS))
+
+
 def roster() -> list[Peer]:
-    return [ours(), PROCRASTINATE, PGQUEUER, DJANGO_TASKS, GRAPHILE, AWA, PG_BOSS]
+    return [ours(), *PEERS]

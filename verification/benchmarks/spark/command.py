@@ -21,7 +21,7 @@ sampled; of Spark it includes the JVM, whose heap may grow to 1 GiB. Enqueue: Sp
 writes as many messages into their table, in one transaction of one process."""
 
 
-def main(given: list[str]) -> None:
+def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m verification.benchmarks spark", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(MEASURES)}; default: all")
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -29,6 +29,11 @@ def main(given: list[str]) -> None:
     chosen = parser.parse_args(given)
     if unknown := set(chosen.names) - set(MEASURES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(MEASURES)}")
+    return chosen
+
+
+def main(given: list[str]) -> None:
+    chosen = arguments(given)
     facts = machine.facts() | {
         "PostgreSQL": ", ".join(f"{name}={value}" for name, value in SETTINGS.items()),
         "command": shlex.join(["python", "-m", "verification.benchmarks", "spark", *given]),

@@ -189,8 +189,8 @@ DEFECTS = (
     ),
     defect(
         "an expired lease frees its place of the queue", "queue_leases",
-        "AND m.status::integer = 2\nUNION",
-        "AND m.status::integer = 2 AND m.lease_expires_at > clock_timestamp()\nUNION", "I19",
+        "WHERE m.id = ANY (p_held) AND",
+        "WHERE m.id = ANY (p_held) AND m.lease_expires_at > clock_timestamp() AND", "I19",
         queue_limit=4, keeper_pause=0.5,
     ),
     defect(

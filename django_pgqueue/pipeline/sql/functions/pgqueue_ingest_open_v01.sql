@@ -28,8 +28,11 @@ BEGIN
     -- The user reads the names of the constraints as error messages.
     EXECUTE format(
         'CREATE UNLOGGED TABLE pgqueue_stage_%s (
-            queue text,
-            channel text,
+            queue text
+                CONSTRAINT "the name of the queue takes 1 to 100 characters" CHECK (length(queue) BETWEEN 1 AND 100),
+            channel text
+                CONSTRAINT "the name of the channel takes 1 to 200 characters"
+                    CHECK (length(channel) BETWEEN 1 AND 200),
             handler text NOT NULL
                 CONSTRAINT "the name of the handler takes 1 to 200 characters"
                     CHECK (length(handler) BETWEEN 1 AND 200),
@@ -55,7 +58,10 @@ BEGIN
                 CHECK (backoff_longest BETWEEN ''0'' AND ''365000 days''),
             dedupe_key text
                 CONSTRAINT "the dedupe key is longer than 200 characters" CHECK (length(dedupe_key) <= 200),
-            CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL)
+            CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL),
+            CONSTRAINT "payload, body and headers together take more than 64 MB"
+                CHECK (coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(body), 0)
+                    + coalesce(pg_column_size(headers), 0) <= 67108864)
         ) WITH (autovacuum_enabled = false)', v_id);
     FOR v_default IN SELECT d.key, d.value FROM jsonb_each_text(p_defaults) AS d LOOP
         EXECUTE format('ALTER TABLE pgqueue_stage_%s ALTER COLUMN %I SET DEFAULT %L', v_id, v_default.key,

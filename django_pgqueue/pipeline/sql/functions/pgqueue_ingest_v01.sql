@@ -3,7 +3,7 @@
 -- The Spark data source calls it when all tasks have succeeded, in a transaction of its own. p_stages: the ids from
 -- pgqueue_ingest_open, in the order in which their messages shall come; p_messages: how many they hold together. A
 -- batch of a job is taken once, and only forward: a job that is run again, or a batch of a stream that is written
--- again, changes nothing.
+-- again, changes nothing. p_bad_rows: the rows that the tasks left out, to be kept beside the counts.
 -- Returns ingested (false: it was done before) and the counts of the batch, with the outcomes of pgqueue_enqueue.
 -- Locks: the same job waits for itself; then as pgqueue_enqueue_many (lock order, step 1). pgqueue_ingest_clean removes
 --   the stages.
@@ -14,6 +14,7 @@ CREATE FUNCTION pgqueue_ingest(
     p_stages bigint[],
     p_messages bigint,
     p_create_channel boolean DEFAULT false,
+    p_bad_rows jsonb DEFAULT NULL,
     OUT ingested boolean,
     OUT created bigint,
     OUT duplicates bigint,
@@ -32,9 +33,10 @@ DECLARE
     v_duplicates bigint := 0;
     v_dropped bigint := 0;
 BEGIN
-    INSERT INTO pgqueue_ingest AS i (job, batch, created, duplicates, dropped, ingested_at)
-    VALUES (p_job, p_batch, 0, 0, 0, v_now)
-    ON CONFLICT (job) DO UPDATE SET batch = excluded.batch, ingested_at = excluded.ingested_at
+    INSERT INTO pgqueue_ingest AS i (job, batch, created, duplicates, dropped, bad_rows, ingested_at)
+    VALUES (p_job, p_batch, 0, 0, 0, p_bad_rows, v_now)
+    ON CONFLICT (job) DO UPDATE
+    SET batch = excluded.batch, bad_rows = excluded.bad_rows, ingested_at = excluded.ingested_at
     WHERE i.batch < excluded.batch;
     ingested := FOUND;
     IF NOT ingested THEN

@@ -1,0 +1,80 @@
+-- Reports the use of each limit that several channels share, and the messages that it holds up: shared limits, and the
+-- limits of whole queues. It is for monitors: p_most bounds the messages that are counted for each limit.
+-- Caller: lifecycle.limit_health.
+-- kind, name: shared and the name of the limit, or queue and the name of the queue. places: leased messages that count;
+-- cost: what they cost. tokens: in the bucket of the rate, negative while it has debts. waiting: messages that wait for
+-- a shared limit, or that are ready in a queue at its limit; oldest: how long one of them has waited at most, since it
+-- became due. why: paused, full or rate, if there is no room for the message that has waited longest. complete: these
+-- were all; else waiting and oldest mean "at least". A limit that the caller may not see in full is left out: see
+-- pgqueue_limit_room.
+-- Locks: none.
+CREATE FUNCTION pgqueue_limit_health(p_most integer DEFAULT 10000)
+RETURNS TABLE (
+    kind text,
+    name text,
+    places bigint,
+    max_concurrency bigint,
+    cost bigint,
+    max_cost bigint,
+    tokens double precision,
+    waiting integer,
+    oldest interval,
+    why text,
+    complete boolean
+)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+-- Walks the index from one limit, channel and priority to the next, reading the first message of each.
+WITH RECURSIVE head AS (
+    (
+        SELECT m.waits_for, m.channel_id, -m.priority AS rank, m.dequeue_at, m.cost, 1 AS place
+        FROM pgqueue_message AS m
+        WHERE m.waits_for >= 0
+        ORDER BY m.waits_for, m.channel_id, -m.priority, m.dequeue_at, m.id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.waits_for, n.channel_id, n.rank, n.dequeue_at, n.cost, h.place + 1
+    FROM head AS h
+    CROSS JOIN LATERAL (
+        SELECT m.waits_for, m.channel_id, -m.priority AS rank, m.dequeue_at, m.cost
+        FROM pgqueue_message AS m
+        WHERE m.waits_for >= 0 AND (m.waits_for, m.channel_id, -m.priority) > (h.waits_for, h.channel_id, h.rank)
+        ORDER BY m.waits_for, m.channel_id, -m.priority, m.dequeue_at, m.id
+        LIMIT 1
+    ) AS n
+    WHERE h.place < p_most
+),
+-- Finds the message of each limit that has waited longest.
+first AS MATERIALIZED (
+    SELECT h.waits_for, min(h.dequeue_at) AS oldest_at, (array_agg(h.cost ORDER BY h.dequeue_at))[1] AS cost,
+        max(max(h.place)) OVER () < p_most AS complete
+    FROM head AS h
+    GROUP BY h.waits_for
+)
+SELECT 'shared', l.name::text, r.used, l.max_concurrency::bigint, r.used_cost, l.max_cost::bigint, r.tokens,
+    least(w.messages, p_most)::integer,
+    CASE WHEN f.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(f.oldest_at)) END,
+    CASE
+        WHEN l.paused_at IS NOT NULL THEN 'paused'
+        WHEN r.places < 1 OR r.cost < least(coalesce(f.cost, 1), l.max_cost) THEN 'full'
+        WHEN r.tokens < least(coalesce(f.cost, 1), l.release_burst) THEN 'rate'
+    END,
+    w.messages <= p_most AND coalesce(f.complete, (SELECT bool_and(a.complete) FROM first AS a), true)
+FROM pgqueue_limit AS l
+LEFT JOIN first AS f ON f.waits_for = l.id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS messages
+    FROM (SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT p_most + 1) AS n
+) AS w
+CROSS JOIN LATERAL pgqueue_limit_room(l, clock_timestamp()) AS r
+UNION ALL
+SELECT 'queue', q.* FROM pgqueue_queue_limits(p_most) AS q
+ORDER BY 1 DESC, 2;
+$$;
