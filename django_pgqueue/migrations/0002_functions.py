@@ -74,6 +74,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_explain_message", 1),
         InstallFunction("pgqueue_explain_obstacles", 1),
         InstallFunction("pgqueue_explain_order", 1),
+        InstallFunction("pgqueue_explain_order_key", 1),
         InstallFunction("pgqueue_explain_place", 1),
         InstallFunction("pgqueue_explain_queue", 1),
         InstallFunction("pgqueue_explain_settled", 1),

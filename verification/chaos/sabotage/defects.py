@@ -249,6 +249,17 @@ DEFECTS = (
         "an ordered channel does not know its last message", "take_ordered", "m.id = p_current_id", "m.id = -1", "I18",
         also=(("allowance", "m.id = p_current_id", "m.id = -1"),),
     ),
+    defect(
+        "a message does not wait for its order key", "take_keyed", "m.order_key IS NULL OR u.id = (",
+        "m.order_key IS NULL OR u.id > 0 OR u.id = (", "I21",
+    ),
+    defect(
+        "the newest message of an order key first", "first_of_key",
+        "ORDER BY coalesce(m.leased_at, m.last_leased_at), coalesce(m.order_place, m.id)", "ORDER BY m.id DESC", "I21",
+    ),
+    defect(
+        "a settlement forgets the next message of its key", "release_keys", "AND o.waits_for = -1", "AND false", "I13",
+    ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
