@@ -30,7 +30,7 @@ def test_i21_two_messages_of_a_key_at_the_same_time() -> None:
     story.lease(2, "b")
     story.complete(1)
     story.complete(2)
-    assert only(story, "I21") == "(1, 'k'): message 2 was leased in 104, before 1 was settled"
+    assert only(story, "I21") == "(1, 'k'): message 2 was leased in 105, before 1 was settled"
 
 
 def test_i21_a_message_that_overtakes_an_earlier_one() -> None:
