@@ -50,8 +50,8 @@ cost: $(READY)  ## server CPU of each verb, beside other designs (under two minu
 bench-growth: $(READY)  ## what may grow: backlog, channels, a pinned xmin horizon, dumps (about 45 minutes)
 	$(PYTHON) -m verification.benchmarks growth
 
-bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about two hours and a half)
-	$(PYTHON) -m verification.benchmarks peers
+bench-peers: $(READY)  ## ours beside other queues (installs them in .pgqueue/peers; about four hours; ARGS="--quick")
+	$(PYTHON) -m verification.benchmarks peers $(ARGS)
 
 bench-spark: $(READY)  ## the data pipeline beside programs without Spark (ROWS=1000000)
 	$(PYTHON) -m verification.benchmarks spark --rows $(or $(ROWS),1000000)

@@ -30,21 +30,27 @@ class Encoder(DjangoJSONEncoder):
         return super().default(value)
 
 
-def to_json(value: Any, what: str) -> str | None:
+ENCODER = Encoder(allow_nan=False)
+
+
+def to_json(value: Any, what: str, most: int | None = None) -> str | None:
     """Return JSON text that PostgreSQL takes; None stays None.
 
-    ``what``: the name of the value in errors. Raises InvalidMessage for a value that is not JSON, for NaN and
-    infinities, for \\u0000 and half surrogate pairs, which jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
+    ``what``: the name of the value in errors. ``most``: the setting MAX_PAYLOAD, if it is read already. Raises
+    InvalidMessage for a value that is not JSON, for NaN and infinities, for \\u0000 and half surrogate pairs, which
+    jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
     """
     if value is None:
         return None
     try:
-        text = json.dumps(value, cls=Encoder, allow_nan=False)
+        text = ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(
             f"something in the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
         ) from error
-    limit_size(len(text), what)
+    limit_size(len(text), what, most)
+    if "\\u" not in text:
+        return text
     if NUL_ESCAPE.search(text):
         raise InvalidMessage(
             f"the {what} contains the character \\u0000, which PostgreSQL cannot store",
@@ -60,11 +66,15 @@ def to_json(value: Any, what: str) -> str | None:
     return text
 
 
-def limit_size(size: int, what: str) -> None:
-    """Raise InvalidMessage if ``size``, in bytes, is more than MAX_PAYLOAD. ``what``: the value's name in errors."""
-    if size > settings.MAX_PAYLOAD:
+def limit_size(size: int, what: str, most: int | None = None) -> None:
+    """Raise InvalidMessage if ``size``, in bytes, is more than MAX_PAYLOAD.
+
+    ``what``: the value's name in errors. ``most``: the setting MAX_PAYLOAD, if it is read already.
+    """
+    most = settings.MAX_PAYLOAD if most is None else most
+    if size > most:
         raise InvalidMessage(
-            f"the {what} takes {size:,} bytes, more than the setting MAX_PAYLOAD allows ({settings.MAX_PAYLOAD:,})",
+            f"the {what} takes {size:,} bytes, more than the setting MAX_PAYLOAD allows ({most:,})",
             hint="Store it elsewhere and send its address or id.",
         )
 

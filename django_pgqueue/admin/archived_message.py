@@ -44,7 +44,7 @@ class ArchivedMessageAdmin(ContentAdmin):
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "result_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key", "order_key"]}),
-        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "archived_at"]}),
+        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "archived_at"]}),
     ]
 
     @admin.display(description=_("outcome"))
@@ -68,9 +68,12 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("waited"))
     def waited(self, message: ArchivedMessage) -> str:
-        """Return the time from when it was due until its last delivery."""
-        return self.or_dash(rendering.duration(message.leased_at - message.dequeue_at) if message.leased_at else None)
+        """Return the time from when it was due until its last handler started, or until its lease."""
+        began_at = message.started_at or message.leased_at
+        return self.or_dash(rendering.duration(began_at - message.dequeue_at) if began_at else None)
 
     @admin.display(description=_("ran"))
     def ran(self, message: ArchivedMessage) -> str:
-        return self.or_dash(rendering.duration(message.archived_at - message.leased_at) if message.leased_at else None)
+        """Return the time from when its last handler started, or from its lease, until it was settled."""
+        began_at = message.started_at or message.leased_at
+        return self.or_dash(rendering.duration(message.archived_at - began_at) if began_at else None)

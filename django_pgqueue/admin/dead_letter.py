@@ -74,7 +74,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "order_key", "worker"]}),
-        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "dead_at", "redriven_at"]}),
+        (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "dead_at", "redriven_at"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:

@@ -26,7 +26,7 @@ KINDS: dict[Any, str] = {
 }
 # Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
-SHOWN_KEYS = ("attempt", "leased_at", "at", "worker", "type", "message", "traceback", "sealed")
+SHOWN_KEYS = ("attempt", "leased_at", "started_at", "at", "worker", "type", "message", "traceback", "sealed")
 
 AnyMessage = Message | ArchivedMessage | DeadLetter
 
@@ -95,23 +95,25 @@ def last_attempt(item: AnyMessage) -> list[str]:
     if item.leased_at is None:
         return []
     ended_at = getattr(item, "archived_at", None) or getattr(item, "dead_at", None)
+    began_at = getattr(item, "started_at", None) or item.leased_at
     return [
         _("attempt %(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts},
         item.worker or "",
-        _("waited %s") % rendering.duration(item.leased_at - item.dequeue_at),
-        _("ran %s") % rendering.duration(ended_at - item.leased_at) if ended_at else "",
+        _("waited %s") % rendering.duration(began_at - item.dequeue_at),
+        _("ran %s") % rendering.duration(ended_at - began_at) if ended_at else "",
     ]
 
 
 def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
     """Return the step of an attempt that pgqueue_retry recorded. It waited since the enqueue, or since the failure
     before."""
-    at, leased_at = rendering.parsed(error.get("at")), rendering.parsed(error.get("leased_at"))
+    at = rendering.parsed(error.get("at"))
+    began_at = rendering.parsed(error.get("started_at")) or rendering.parsed(error.get("leased_at"))
     notes = [
         rendering.moment_text(error["at"]) if "at" in error else "",
         str(error.get("worker") or ""),
-        _("waited %s") % rendering.duration(leased_at - before) if leased_at and before else "",
-        _("ran %s") % rendering.duration(at - leased_at) if at and leased_at else "",
+        _("waited %s") % rendering.duration(began_at - before) if began_at and before else "",
+        _("ran %s") % rendering.duration(at - began_at) if at and began_at else "",
     ]
     rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
     body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")

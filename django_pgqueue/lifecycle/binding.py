@@ -70,6 +70,18 @@ def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     return f"{{{ids}}}", f"{{{tokens}}}"
 
 
+def seconds_array(durations: Sequence[float | None] | None, messages: int) -> str | None:
+    """Return how long handlers ran, in seconds, as text of an array; None: unknown, for all or for one of them.
+
+    ``messages``: how many durations there must be. Raises InvalidMessage if there are not so many.
+    """
+    if durations is None:
+        return None
+    if len(durations) != messages:
+        raise InvalidMessage("ran_seconds takes one number of seconds for each message")
+    return f"{{{','.join(['NULL' if seconds is None else repr(float(seconds)) for seconds in durations])}}}"
+
+
 def moment_of_text(moment: str | None) -> datetime | None:
     """Return the text of a timestamp as an aware datetime, or None."""
     return None if moment is None else datetime.fromisoformat(moment)

@@ -8,13 +8,16 @@ from typing import Any
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, leases, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean, %s::text)"
+SQL = (
+    "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean, %s::text, "
+    "%s::double precision[])"
+)
 
 
 def complete(
@@ -24,6 +27,7 @@ def complete(
     skip_lost: bool = False,
     cancelled: bool = False,
     archive: Archive | None = None,
+    ran_seconds: Sequence[float | None] | None = None,
     using: str | None = None,
 ) -> set[int]:
     """Move leased messages to the archive as completed. Returns their ids.
@@ -34,10 +38,12 @@ def complete(
     completed.
 
     ``archive``: what the archive keeps of them, whatever their channel or queue says: ``full``, ``outcome`` (no
-    payload, no result) or ``none``. ``using``: database alias; default: the queue's. In ``atomic()`` together with the
-    handler's own writes, the effects happen exactly once.
+    payload, no result) or ``none``. ``ran_seconds``: how long the handler of each message ran, from which the archive
+    has ``started_at``; default: unknown. ``using``: database alias; default: the queue's. In ``atomic()`` together with
+    the handler's own writes, the effects happen exactly once.
 
-    Raises LeaseLost, and then changes nothing; InvalidMessage if there is not one result for each message.
+    Raises LeaseLost, and then changes nothing; InvalidMessage if there is not one result, or one number of seconds, for
+    each message.
     """
     settled = delivery_list(deliveries)
     if not settled:
@@ -49,4 +55,5 @@ def complete(
     results_json = None
     if results is not None:
         results_json = seal(settled, [to_json(result, "result") for result in results], database)
-    return {row[0] for row in call(database, SQL, (ids, tokens, results_json, skip_lost, cancelled, archive))}
+    ran = seconds_array(ran_seconds, len(settled))
+    return {row[0] for row in call(database, SQL, (ids, tokens, results_json, skip_lost, cancelled, archive, ran))}

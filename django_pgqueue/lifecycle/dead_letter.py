@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,13 +10,15 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_text
-from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, leases
+from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, leases, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.sql.call import call
 
-SQL = "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean)"
+SQL = (
+    "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean, %s::double precision[])"
+)
 CODEC_PAUSE = timedelta(seconds=15)
 
 
@@ -26,15 +28,18 @@ def dead_letter(
     reason: str,
     details: Any = None,
     skip_lost: bool = False,
+    ran_seconds: Sequence[float | None] | None = None,
     using: str | None = None,
 ) -> set[int]:
     """Move leased messages to the dead letters. Returns their ids.
 
     ``deliveries``: one delivery or several. ``reason``: a short word to group by, up to 200 characters. ``details``:
     JSON that is kept with each dead letter. ``skip_lost``: leave lost leases out instead of raising; a message that
-    this very lease has settled before is returned. ``using``: database alias; default: the queue's.
+    this very lease has settled before is returned. ``ran_seconds``: how long the handler of each message ran, from
+    which the dead letter has ``started_at``; default: unknown. ``using``: database alias; default: the queue's.
 
-    Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long.
+    Raises LeaseLost, and then changes nothing; InvalidMessage for a reason that is empty or too long, or if there is
+    not one number of seconds for each message.
     """
     settled = delivery_list(deliveries)
     if not settled:
@@ -44,7 +49,8 @@ def dead_letter(
     ids, tokens = leases(settled)
     database = alias(using)
     kept = seal(settled, [to_json(details, "details")] * len(settled), database)
-    return {row[0] for row in call(database, SQL, (ids, tokens, [reason] * len(settled), kept, skip_lost))}
+    ran = seconds_array(ran_seconds, len(settled))
+    return {row[0] for row in call(database, SQL, (ids, tokens, [reason] * len(settled), kept, skip_lost, ran))}
 
 
 def refuse(unreadable: list[Unreadable], using: str) -> None:
@@ -58,4 +64,4 @@ def refuse(unreadable: list[Unreadable], using: str) -> None:
     if dead:
         ids, tokens = leases(dead)
         details = [to_json({"type": item.kind, "message": item.problem}, "details") for item in dead]
-        call(using, SQL, (ids, tokens, [item.reason for item in dead], details, True))
+        call(using, SQL, (ids, tokens, [item.reason for item in dead], details, True, None))

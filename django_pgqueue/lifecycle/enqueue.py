@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
 
-from django_pgqueue import codecs, handlers
-from django_pgqueue.backoff import Constant, Exponential, Policy, policy_columns
+from django_pgqueue import handlers
+from django_pgqueue.backoff import Policy
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import (
@@ -23,17 +22,16 @@ from django_pgqueue.exceptions import (
     PgQueueError,
 )
 from django_pgqueue.handler_types import AnyHandler
-from django_pgqueue.jsonb import limit_size, to_json
-from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, checked_whole, optional_text
+from django_pgqueue.lifecycle.binding import moment_of_text
 from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.enqueue_bind import Bound, bind, by_name
+from django_pgqueue.lifecycle.enqueue_columns import Columns, columns_of, parameters
 from django_pgqueue.lifecycle.enqueue_context import in_context
 from django_pgqueue.lifecycle.sealing import seal_new
-from django_pgqueue.limits import Limit, limit_names
+from django_pgqueue.limits import Limit
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import call, refusal_error
 
-LIMITS = -3
-"""The place of the limits among the parameters of a message."""
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
 ONE = """
@@ -42,12 +40,29 @@ SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """
+# The moment as text: see binding.py. chr(31): SEPARATOR.
 MANY = """
-SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
-    %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bytea[], %s::jsonb[], %s::integer[], %s::timestamptz[],
-    %s::interval[], %s::integer[], %s::interval[], %s::float8[], %s::interval[], %s::text[],
-    p_limits => %s::jsonb[], p_costs => %s::integer[], p_order_keys => %s::text[], p_create_channel => %s::boolean,
-    p_partial => %s::boolean, p_wait => %s::interval)
+SELECT id, outcome, created_at::text, dropped_ids, refusal FROM pgqueue_enqueue_many(
+    p_handlers => %(handler)s::text[],
+    p_payloads => string_to_array(%(payload)s::text, chr(31), '')::jsonb[],
+    p_channels => %(channel)s::text[],
+    p_queues => %(queue)s::text[],
+    p_bodies => %(body)s::bytea[],
+    p_headers => string_to_array(%(headers)s::text, chr(31), '')::jsonb[],
+    p_priorities => %(priority)s::integer[],
+    p_dequeue_ats => %(dequeue_at)s::timestamptz[],
+    p_delays => %(delay)s::interval[],
+    p_max_attempts => %(max_attempts)s::integer[],
+    p_backoffs => %(backoff)s::interval[],
+    p_backoff_factors => %(backoff_factor)s::float8[],
+    p_backoff_longests => %(backoff_longest)s::interval[],
+    p_dedupe_keys => %(dedupe_key)s::text[],
+    p_limits => string_to_array(%(limits)s::text, chr(31), '')::jsonb[],
+    p_costs => %(cost)s::integer[],
+    p_order_keys => %(order_key)s::text[],
+    p_create_channel => %(create_channel)s::boolean,
+    p_partial => %(partial)s::boolean,
+    p_wait => %(wait)s::interval)
 """
 
 
@@ -111,8 +126,12 @@ def enqueue(
         if returned(on_refused):
             return not_enqueued(error)
         raise
-    [row] = call(database, ONE, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT))
-    enqueued = answer(row, "", on_refused)
+    [(id, outcome, created_at, dropped_ids, refusal)] = call(  # noqa: A001  (as everywhere)
+        database, ONE, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
+    )
+    if refusal is not None:
+        return refused(refusal, "", on_refused)
+    enqueued = Enqueued(id, outcome, "", created_at, tuple(dropped_ids or ()))
     if message_created.receivers:
         announce([message], [enqueued], database)
     return enqueued
@@ -137,52 +156,66 @@ def enqueue_many(
         raise InvalidMessage(
             f"a message is not a NewMessage but {type(wrong).__name__}", hint="Use NewMessage(handler=…)."
         )
-    listed = list(in_context(given))
+    listed = in_context(given)
     database = alias(using)
     answers: dict[int, Enqueued] = {}
-    bound: dict[int, tuple[Any, ...]] = {}
-    for place, message in enumerate(listed):
-        try:
-            listed[place] = message = by_name(message)
-            bound[place] = bind(message)
-        except InvalidMessage as error:
-            located = InvalidMessage(f"message {place + 1} of {len(listed)}: {error.message}", hint=error.hint)
-            if not returned(on_refused):
-                raise located from error
-            answers[place] = not_enqueued(located)
-    if bound:
-        params = (
-            *arrays(seal_new(list(bound.values()), database)),
-            settings.AUTO_CREATE_CHANNELS,
-            returned(on_refused),
-            settings.ENQUEUE_WAIT,
-        )
-        for place, row in zip(bound, call(database, MANY, params), strict=True):
-            answers[place] = answer(row, f"message {place + 1} of {len(listed)}: ", on_refused)
+    columns = columns_of(listed) if listed else None
+    if columns is None:
+        listed, bound, answers = bind_each(listed, on_refused)
+        columns = dict(zip(Bound._fields, zip(*seal_new(list(bound.values()), database), strict=True), strict=False))
+        places: Iterable[int] = bound
+    else:
+        places = range(len(listed))
+    if columns:
+        rows = call_many(columns, returned(on_refused), database)
+        moments: dict[str | None, datetime | None] = {}
+        for place, (id, outcome, created_at, dropped_ids, refusal) in zip(places, rows, strict=True):  # noqa: A001
+            if refusal is not None:
+                answers[place] = refused(refusal, f"message {place + 1} of {len(listed)}: ", on_refused)
+                continue
+            if created_at not in moments:
+                moments[created_at] = moment_of_text(created_at)
+            answers[place] = Enqueued(id, outcome, "", moments[created_at], tuple(dropped_ids or ()))
     enqueued = [answers[place] for place in range(len(listed))]
     if message_created.receivers:
         announce(listed, enqueued, database)
     return enqueued
 
 
-def arrays(bound: list[tuple[Any, ...]]) -> list[list[Any] | None]:
-    """Return one array a column. A column without values is sent as NULL, because dedupe keys and delays cost the
-    function extra work."""
-    columns = [
-        list(column) if any(value is not None for value in column) else None for column in zip(*bound, strict=True)
-    ]
-    columns[1] = columns[1] or [None] * len(bound)
-    if limits := columns[LIMITS]:
-        # Lists of several lengths are no array of PostgreSQL.
-        columns[LIMITS] = [to_json(names, "limits") if names else None for names in limits]
-    return columns
+def bind_each(
+    messages: list[NewMessage], on_refused: OnRefused
+) -> tuple[list[NewMessage], dict[int, Bound], dict[int, Enqueued]]:
+    """Return the messages with the names of their handlers, and by its place the parameters of each message, or its
+    refusal."""
+    listed, bound, refusals = list(messages), dict[int, Bound](), dict[int, Enqueued]()
+    for place, message in enumerate(messages):
+        try:
+            listed[place] = named = by_name(message)
+            bound[place] = bind(named)
+        except InvalidMessage as error:
+            located = InvalidMessage(f"message {place + 1} of {len(listed)}: {error.message}", hint=error.hint)
+            if not returned(on_refused):
+                raise located from error
+            refusals[place] = not_enqueued(located)
+    return listed, bound, refusals
 
 
-def answer(row: tuple[Any, ...], prefix: str, on_refused: OnRefused) -> Enqueued:
-    """Return the answer for one message of many, or raise its refusal."""
-    id, outcome, created_at, dropped_ids, refusal = row  # noqa: A001  (as everywhere)
-    if refusal is None:
-        return Enqueued(id, outcome, created_at=created_at, dropped_ids=tuple(dropped_ids or ()))
+def call_many(columns: Columns, partial: bool, database: str) -> list[tuple[Any, ...]]:
+    """Call pgqueue_enqueue_many, and return its rows. ``partial``: enqueue what is not refused."""
+    return call(
+        database,
+        MANY,
+        {
+            **parameters(columns),
+            "create_channel": settings.AUTO_CREATE_CHANNELS,
+            "partial": partial,
+            "wait": settings.ENQUEUE_WAIT,
+        },
+    )
+
+
+def refused(refusal: str, prefix: str, on_refused: OnRefused) -> Enqueued:
+    """Return the answer that stands for a refusal, or raise it. ``prefix``: goes before its message."""
     error = refusal_error(refusal, prefix)
     if not returned(on_refused):
         raise error
@@ -210,67 +243,3 @@ def announce(messages: list[NewMessage], enqueued: list[Enqueued], using: str) -
     for message, answer in zip(messages, enqueued, strict=True):
         if answer.created:
             message_created.send_robust(sender=NewMessage, message=message, id=answer.id, using=using)
-
-
-def by_name(message: NewMessage) -> NewMessage:
-    """Return the message with the name of its handler in place of the function. Raises InvalidMessage."""
-    return message if isinstance(message.handler, str) else replace(message, handler=handlers.name_of(message.handler))
-
-
-def bind(message: NewMessage) -> tuple[Any, ...]:
-    """Return the parameters of one message, in the order of the SQL function. Raises InvalidMessage."""
-    name = checked_text(message.handler, "handler")
-    known = handlers.find(name)
-    if message.queue == "":
-        raise InvalidMessage("queue is empty", hint="Name a queue, or leave it out for the handler's.")
-    queue = optional_text(message.queue, "queue") or (known.queue if known else "default")
-    if message.headers is not None and not isinstance(message.headers, Mapping):
-        raise InvalidMessage(f"headers are not a mapping but {type(message.headers).__name__}")
-    if message.body is not None and not isinstance(message.body, bytes):
-        raise InvalidMessage(f"body is not bytes but {type(message.body).__name__}", hint="Encode it, or use payload.")
-    body, headers = message.body or b"", to_json(message.headers, "headers")
-    limit_size(len(body), "body")
-    payload = to_json(message.payload, "payload")
-    limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)")
-    codecs.refuse_stored_form(payload, "payload")
-    codecs.refuse_stored_body(message.body)
-    return (
-        name,
-        payload,
-        checked_text(message.channel, "channel"),
-        queue,
-        message.body,
-        headers,
-        checked_whole(message.priority, "priority", least=-32_767, most=32_767),
-        aware(message.dequeue_at, "dequeue_at"),
-        checked_duration(message.delay, "delay"),
-        *retry_policy(name, message.max_attempts, message.backoff),
-        optional_text(message.dedupe_key, "dedupe_key"),
-        limits_of(message, known),
-        None if message.cost is None else checked_whole(message.cost, "cost", least=1),
-        optional_text(message.order_key, "order_key"),
-    )
-
-
-def limits_of(message: NewMessage, known: handlers.Handler | None) -> list[str] | None:
-    """Return the names of the message's own limits and of those of its handler, each once; None if there are none."""
-    if message.limits is None and (known is None or not known.limits):
-        return None
-    names = (*limit_names(message.limits), *(known.limits if known else ()))
-    return [checked_text(name, "limits") for name in dict.fromkeys(names)] or None
-
-
-def retry_policy(handler: str, max_attempts: int | None = None, backoff: Policy | None = None) -> tuple[Any, ...]:
-    """Return max_attempts, backoff, backoff_factor and backoff_longest of a message: the given ones, or else its
-    handler's."""
-    if known := handlers.find(handler):
-        max_attempts = known.max_attempts if max_attempts is None else max_attempts
-        # A back-off function takes the exception, so the worker calls it after the failure.
-        backoff = known.backoff if backoff is None and not callable(known.backoff) else backoff
-    if backoff is not None and not isinstance(backoff, timedelta | Constant | Exponential):
-        raise InvalidMessage(
-            f"backoff is not a timedelta but {type(backoff).__name__}",
-            hint="Use datetime.timedelta(seconds=…), Exponential(…) or Constant(…).",
-        )
-    most = settings.MAX_ATTEMPTS if max_attempts is None else max_attempts
-    return checked_whole(most, "max_attempts", least=1), *policy_columns(backoff)

@@ -10,7 +10,7 @@ from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_duration, checked_text
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, leases, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal, seal_errors
 from django_pgqueue.outcomes import KEEP
@@ -18,7 +18,7 @@ from django_pgqueue.sql.call import call
 
 SQL = (
     "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], "
-    "%s::text, %s::boolean, p_states => %s::jsonb[])"
+    "%s::text, %s::boolean, p_states => %s::jsonb[], p_ran_seconds => %s::double precision[])"
 )
 
 
@@ -30,6 +30,7 @@ def retry(
     states: Sequence[Any] | None = None,
     reason: str = "failed",
     skip_lost: bool = False,
+    ran_seconds: Sequence[float | None] | None = None,
     using: str | None = None,
 ) -> dict[int, Literal["retried", "dead_lettered", "cancelled", "completed"]]:
     """Put failed messages back under their retry policy, or into the dead letters when their attempts are used up.
@@ -38,7 +39,8 @@ def retry(
     message. ``delays``: one timedelta a message until its next delivery; None: the message's back-off. ``states``: what
     to save for the next delivery, one JSON value a message, KEEP for those that keep theirs; default: all keep theirs.
     ``reason``: the reason of the dead letter. ``skip_lost``: leave lost leases out instead of raising; a message that
-    this very lease has settled before is returned with its outcome of that time. ``using``: database alias; default:
+    this very lease has settled before is returned with its outcome of that time. ``ran_seconds``: how long the handler
+    of each message ran, from which its error has ``started_at``; default: unknown. ``using``: database alias; default:
     the queue's.
 
     Returns the outcome of each id: ``retried``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
@@ -59,7 +61,9 @@ def retry(
     database = alias(using)
     texts = [to_json(error, "error") for error in seal_errors(failed, errors, database)]
     saved = None if states is None else seal(failed, [state_as_json(state) for state in states], database)
-    return dict(call(database, SQL, (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved)))
+    ran = seconds_array(ran_seconds, len(failed))
+    given = (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved, ran)
+    return dict(call(database, SQL, given))
 
 
 def state_as_json(state: Any) -> str | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.enqueue import retry_policy
+from django_pgqueue.lifecycle.enqueue_bind import retry_policy
 from django_pgqueue.sql.call import call
 
 SQL = """

@@ -6,7 +6,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Enqueued
 from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.enqueue import retry_policy
+from django_pgqueue.lifecycle.enqueue_bind import retry_policy
 from django_pgqueue.sql.call import ask, call
 
 SQL = """

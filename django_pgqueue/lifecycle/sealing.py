@@ -10,6 +10,7 @@ from django_pgqueue.codecs import Place
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import from_json, to_json
+from django_pgqueue.lifecycle.enqueue_bind import Bound
 from django_pgqueue.sql.call import call
 
 CONTEXT = "SELECT c.context FROM pgqueue_channel AS c WHERE c.queue = %s::text AND c.name = %s::text"
@@ -55,16 +56,16 @@ def place_of_id(id: int, using: str) -> Place:  # noqa: A002  (as everywhere)
     return Place(queue, channel, lambda: from_json(context))
 
 
-def seal_new(bound: list[tuple[Any, ...]], using: str) -> list[tuple[Any, ...]]:
-    """Return the parameters of new messages, as :func:`enqueue.bind` makes them, with encoded payloads and bodies."""
+def seal_new(bound: list[Bound], using: str) -> list[Bound]:
+    """Return the parameters of new messages with encoded payloads and bodies."""
     if codecs.current() is None:
         return bound
     places: dict[tuple[str, str], Place] = {}
-    for number, (name, payload, channel, queue, body, *rest) in enumerate(bound):
-        at = places.setdefault((queue, channel), place(queue, channel, using))
-        sealed = codecs.sealed(payload, at), channel, queue, codecs.sealed_body(body, at)
-        bound[number] = (name, *sealed, *rest)
-    return bound
+    sealed = []
+    for each in bound:
+        at = places.setdefault((each.queue, each.channel), place(each.queue, each.channel, using))
+        sealed.append(each._replace(payload=codecs.sealed(each.payload, at), body=codecs.sealed_body(each.body, at)))
+    return sealed
 
 
 def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str) -> list[str | None]:

@@ -44,6 +44,7 @@ class Migration(migrations.Migration):
                 ('order_key', models.CharField(max_length=200, null=True)),
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
+                ('started_at', models.DateTimeField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_archived_message',
@@ -152,6 +153,7 @@ class Migration(migrations.Migration):
                 ('redriven_to', models.BigIntegerField(null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(null=True)),
                 ('cost', models.PositiveIntegerField(null=True)),
+                ('started_at', models.DateTimeField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_dead_letter',

@@ -43,6 +43,7 @@ class ArchivedMessage(models.Model):
     order_key = models.CharField(max_length=200, null=True)
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)
+    started_at = Moment(null=True)
 
     class Meta:
         managed = False

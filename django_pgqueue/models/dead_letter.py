@@ -56,6 +56,7 @@ class DeadLetter(models.Model):
     redriven_to = models.BigIntegerField(null=True)
     limits = Ids(null=True)
     cost = models.PositiveIntegerField(null=True)
+    started_at = Moment(null=True)
 
     class Meta:
         db_table = "pgqueue_dead_letter"

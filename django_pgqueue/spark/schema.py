@@ -55,6 +55,8 @@ class Column:
         name = f'"{self.origin}"'
         if kind == "interval":
             return f"extract(epoch FROM {name})::float8"
+        if kind.endswith("[]"):
+            return f"array_to_json({name})::text"
         if kind == "xid8":
             return f"{name}::text::bigint"
         if kind.startswith("timestamp"):
@@ -111,6 +113,7 @@ TABLES: dict[str, list[Column]] = {
         Column("outcome", TEXT),
         Column("result", TEXT),
         *LIFE,
+        Column("started_at", TIME),
     ],
     "dead_letter": [
         *MESSAGE,
@@ -121,6 +124,9 @@ TABLES: dict[str, list[Column]] = {
         Column("backoff_seconds", FLOAT, source="backoff"),
         Column("backoff_factor", FLOAT),
         Column("backoff_longest_seconds", FLOAT, source="backoff_longest"),
+        Column("started_at", TIME),
+        Column("limits", TEXT),
+        Column("cost", INTEGER),
     ],
     "channel": [
         Column("exported_at", TIME),

@@ -14,7 +14,7 @@ from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_pgqueue.tasks.errors import archived_error, attempt_error, dead_letter_error
 from django_pgqueue.tasks.message import Call, arguments_of, as_defined
-from django_pgqueue.tasks.result import error_entries, make_result, parsed_time, workers_of_errors
+from django_pgqueue.tasks.result import attempt_began_at, error_entries, make_result, workers_of_errors
 from django_pgqueue.tasks.task import stored_task
 
 Row = Message | ArchivedMessage | DeadLetter
@@ -70,7 +70,7 @@ def result_of(result_id: str) -> TaskResult:
         ),
         result_id, backend, status_of(row), args, kwargs,
         enqueued_at=rows[0].created_at, started_at=min(started, default=None),
-        last_attempted_at=row.leased_at or parsed_time(history[-1].get("leased_at") if history else None),
+        last_attempted_at=began_at(row) or (attempt_began_at(history[-1]) if history else None),
         finished_at=finished_at(row),
         errors=[*map(attempt_error, history), *final_errors(row)],
         worker_ids=[worker for each in rows for worker in worker_names(each)],
@@ -147,7 +147,12 @@ def run_after(row: Row) -> datetime | None:
 def started_at(row: Row) -> datetime | None:
     """Return when the first attempt began, or None."""
     failed = error_entries(row.errors)
-    return (parsed_time(failed[0].get("leased_at")) if failed else None) or row.leased_at
+    return (attempt_began_at(failed[0]) if failed else None) or began_at(row)
+
+
+def began_at(row: Row) -> datetime | None:
+    """Return when the handler of the last attempt started; where only its lease is known, when that began."""
+    return getattr(row, "started_at", None) or row.leased_at
 
 
 def worker_names(row: Row) -> list[str]:

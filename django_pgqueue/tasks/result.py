@@ -29,7 +29,7 @@ def running_result(delivery: Delivery, task: Task) -> TaskResult:
     past = errors_before(delivery)
     return result_of_delivery(
         delivery, task, TaskResultStatus.RUNNING,
-        started_at=parsed_time(past[0].get("leased_at")) if past else now,
+        started_at=attempt_began_at(past[0]) if past else now,
         last_attempted_at=now,
         errors=[attempt_error(item) for item in past],
         worker_ids=[*workers_of_errors(past), delivery.worker or ""],
@@ -89,6 +89,11 @@ def error_entries(errors: Any) -> list[dict[str, Any]]:
 def workers_of_errors(errors: list[dict[str, Any]]) -> list[str]:
     """Return the name of the worker of each failed attempt."""
     return [item.get("worker") or "" for item in errors]
+
+
+def attempt_began_at(entry: dict[str, Any]) -> datetime | None:
+    """Return when the handler of a failed attempt started; where only its lease is known, when that began."""
+    return parsed_time(entry.get("started_at")) or parsed_time(entry.get("leased_at"))
 
 
 def parsed_time(text: Any) -> datetime | None:

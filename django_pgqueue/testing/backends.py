@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import django
 
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.lifecycle.enqueue import bind
+from django_pgqueue.lifecycle.enqueue_bind import bind
 from django_pgqueue.outcomes import Complete, Outcome
 from django_pgqueue.tasks import Call, PgQueueTask
 from django_pgqueue.tasks.compat import BaseTaskBackend, Task, TaskResult

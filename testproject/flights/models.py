@@ -122,6 +122,7 @@ class RouteStatistics(models.Model):
         )
 
     def add(self, departure: Departure) -> None:
+        assert departure.departure_delay is not None, "it never departed"
         self.departures += 1
         self.delay += departure.departure_delay
         self.max_delay = max(self.max_delay, departure.departure_delay)

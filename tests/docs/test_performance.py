@@ -15,6 +15,7 @@ from verification.benchmarks import __main__ as benchmarks
 from verification.benchmarks.cluster import Cluster
 from verification.benchmarks.cost.command import arguments as cost
 from verification.benchmarks.peers.command import arguments as peers
+from verification.benchmarks.peers.lines import lines_table
 from verification.benchmarks.plan import QUICK, Plan
 from verification.benchmarks.spark.command import arguments as spark
 from verification.benchmarks.workloads import WORKLOADS
@@ -132,6 +133,10 @@ def test_a_command_of_the_page_can_be_given(command: str) -> None:
 
 def test_the_page_names_many_commands() -> None:
     assert len(set(commands(TEXT))) > 15
+
+
+def test_the_lines_of_programs_are_those_of_today() -> None:
+    assert lines_table(markdown=True) in TEXT
 
 
 def section_with(text: str) -> str:

@@ -28,11 +28,6 @@ def give_back(*deliveries: Delivery, **options: object) -> dict[int, str]:
 def wait(minutes: float) -> None:
     """Also since the handler was found to be unknown."""
     pass_time(minutes=minutes)
-    sql(
-        "UPDATE pgqueue_message SET errors = jsonb_set(errors, '{-1,at}', "
-        "to_jsonb((errors -> -1 ->> 'at')::timestamptz - %s::interval)) WHERE errors IS NOT NULL",
-        timedelta(minutes=minutes),
-    )
 
 
 def pause(message: int) -> timedelta:

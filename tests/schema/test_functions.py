@@ -148,6 +148,7 @@ INLINED = {
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
+    "pgqueue_started_at": "SELECT pgqueue_started_at(m.created_at, m.leased_at, 1) FROM pgqueue_message AS m",
     "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
     "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -159,12 +160,15 @@ def test_every_column_is_as_the_database_says(source: Source, database: Database
         leased_at="CASE WHEN i % 2 = 0 THEN '2026-03-14 12:00:00.123456+05:30'::timestamptz END",
         archived_at="{day} + interval '1 hour'",
         errors="""'[{"attempt": 1}]'::jsonb""",
+        started_at="{leased_at} + interval '1 microsecond'",
         dedupe_key="'key ' || i",
         redriven_from="9223372036854775807 - i",
     )  # fmt: skip
     fill_dead_letters(
-        database, 5, details="'{}'::jsonb", backoff="interval '1 month 2 days 0.5 s'", backoff_factor="1.5"
-    )
+        database, 5, details="'{}'::jsonb", backoff="interval '1 month 2 days 0.5 s'", backoff_factor="1.5",
+        started_at="{leased_at} + interval '1 second'", limits="CASE WHEN i > 0 THEN ARRAY[i, 9] END",
+        cost="nullif(i, 0)",
+    )  # fmt: skip
     export(source, lake)
 
     first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -175,7 +179,8 @@ def test_every_column_is_as_the_database_says(source: Source, database: Database
             assert row[name] == real[name], name
     for row, real in zip(lake_rows(lake, "dead_letter"), as_text(database, LETTERS), strict=True):
         assert row["backoff_seconds"] == 30 * 86400 + 2 * 86400 + 0.5
-        for name in set(real) & set(row):
+        assert json.loads(row["limits"] or "null") == real["limits"]
+        for name in (set(real) & set(row)) - {"limits"}:
             assert row[name] == real[name], name
 
 

@@ -32,7 +32,9 @@ MIXED = {
     "dequeue_at": "{created_at} + (i * 7919 % 1009) * interval '1.000003 milliseconds'",
     "leased_at": "{dequeue_at} + (i * 104729 % 10007) * interval '1 millisecond'",
     "errors": "CASE WHEN i % 3 > 0 THEN jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'Error' || i % 4,"
-    " 'leased_at', {created_at} + interval '250 milliseconds', 'at', {created_at} + interval '1.5 seconds')) END",
+    " 'leased_at', {created_at} + interval '250 milliseconds', 'started_at',"
+    " CASE WHEN i % 2 = 0 THEN {created_at} + interval '0.75 seconds' END,"
+    " 'at', {created_at} + interval '1.5 seconds')) END",
 }
 
 
@@ -43,9 +45,15 @@ def fill_mixed(database: Database) -> None:
         **MIXED,
         archived_at="greatest({day}, {leased_at} + (i * 31337 % 5003) * interval '1 millisecond')",
         outcome="(ARRAY['completed', 'completed', 'completed', 'popped', 'cancelled'])[1 + i % 5]",
+        started_at="CASE WHEN i % 4 > 0 THEN {leased_at} + ({archived_at} - {leased_at}) * 0.7 END",
     )
     fill_dead_letters(
-        database, 300, **MIXED, dead_at="greatest({day}, {leased_at} + interval '1 second')", reason="'r' || i % 2"
+        database,
+        300,
+        **MIXED,
+        dead_at="greatest({day}, {leased_at} + interval '1 second')",
+        reason="'r' || i % 2",
+        started_at="CASE WHEN i % 4 > 0 THEN {leased_at} + interval '0.3 seconds' END",
     )
 
 

@@ -1,10 +1,10 @@
 -- The metrics, from the archive and the dead letters themselves. %(sla)s: a JSON object of seconds by queue, or queue and channel.
 WITH settled AS (
-    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, archived_at AS settled_at, outcome, NULL AS reason,
+    SELECT queue, channel, handler, created_at, dequeue_at, coalesce(started_at, leased_at) AS began_at, archived_at AS settled_at, outcome, NULL AS reason,
         attempts, coalesce(errors, '[]') AS errors
     FROM pgqueue_archived_message
     UNION ALL
-    SELECT queue, channel, handler, created_at, dequeue_at, leased_at, dead_at, 'dead', reason, attempts,
+    SELECT queue, channel, handler, created_at, dequeue_at, coalesce(started_at, leased_at), dead_at, 'dead', reason, attempts,
         coalesce(errors, '[]')
     FROM pgqueue_dead_letter
 ),
@@ -12,22 +12,22 @@ failures AS (
     SELECT s.*, f.*
     FROM settled AS s
     CROSS JOIN LATERAL (
-        SELECT coalesce(sum(extract(epoch FROM e.at - e.leased_at)), 0) AS wasted,
-            coalesce(sum(extract(epoch FROM e.at - e.leased_at)) FILTER (WHERE e.put_back), 0) AS put_back_seconds,
+        SELECT coalesce(sum(extract(epoch FROM e.at - e.began_at)), 0) AS wasted,
+            coalesce(sum(extract(epoch FROM e.at - e.began_at)) FILTER (WHERE e.put_back), 0) AS put_back_seconds,
             array_remove(array_agg(e.type) FILTER (WHERE e.put_back), NULL) AS types
         FROM (
             SELECT coalesce(j ->> 'type', 'unknown') AS type, (j ->> 'at')::timestamptz AS at,
-                (j ->> 'leased_at')::timestamptz AS leased_at,
-                s.leased_at IS NULL OR (j ->> 'attempt')::int <> s.attempts AS put_back
+                coalesce(j ->> 'started_at', j ->> 'leased_at')::timestamptz AS began_at,
+                s.began_at IS NULL OR (j ->> 'attempt')::int <> s.attempts AS put_back
             FROM jsonb_array_elements(s.errors) AS j
         ) AS e
     ) AS f
 ),
 messages AS (
     SELECT f.*, coalesce((%(sla)s::jsonb ->> (queue || '/' || channel))::float8, (%(sla)s::jsonb ->> queue)::float8) AS sla,
-        extract(epoch FROM leased_at - dequeue_at)::float8 AS wait,
-        extract(epoch FROM settled_at - leased_at)::float8 AS run,
-        CASE WHEN leased_at IS NOT NULL THEN extract(epoch FROM settled_at - created_at)::float8 END AS total
+        extract(epoch FROM began_at - dequeue_at)::float8 AS wait,
+        extract(epoch FROM settled_at - began_at)::float8 AS run,
+        CASE WHEN began_at IS NOT NULL THEN extract(epoch FROM settled_at - created_at)::float8 END AS total
     FROM failures AS f
 ),
 grains AS (SELECT unnest(ARRAY['minute', 'hour', 'day']) AS grain),
@@ -44,7 +44,7 @@ counted AS (
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY wait) AS wait,
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY run) AS run,
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY total) AS total,
-        coalesce(sum(put_back_seconds + coalesce(extract(epoch FROM settled_at - leased_at), 0)), 0) AS busy,
+        coalesce(sum(put_back_seconds + coalesce(extract(epoch FROM settled_at - began_at), 0)), 0) AS busy,
         coalesce(sum(wasted), 0) AS wasted,
         count(*) FILTER (WHERE total > sla OR outcome = 'dead' AND sla IS NOT NULL) AS breaches
     FROM messages AS m, grains AS g

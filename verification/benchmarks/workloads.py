@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from . import bulk, capacity, growth, published, scripted, short_line, sparse
+from . import bulk, capacity, from_python, growth, published, scripted, short_line, sparse
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
@@ -221,6 +221,7 @@ SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "capacity": capacity.contests,
     "enqueue": _enqueue,
     "bulk": _bulk,
+    "from-python": from_python.contests,
     "worker": _worker,
     "queue-limits": _queue_limits,
     "latency": _latency,

@@ -33,8 +33,8 @@ NO_SCAN = "SELECT set_config('enable_seqscan', 'off', true)"
 HANDLERS = """
 WITH seen AS MATERIALIZED (
     SELECT a.queue, a.channel, a.handler, a.outcome, a.attempts,
-        least(date_part('epoch', a.leased_at) - date_part('epoch', a.dequeue_at), 1e9) AS wait,
-        least(date_part('epoch', a.archived_at) - date_part('epoch', a.leased_at), 1e9) AS run
+        least(date_part('epoch', coalesce(a.started_at, a.leased_at)) - date_part('epoch', a.dequeue_at), 1e9) AS wait,
+        least(date_part('epoch', a.archived_at) - date_part('epoch', coalesce(a.started_at, a.leased_at)), 1e9) AS run
     FROM pgqueue_archived_message AS a
     WHERE a.archived_at >= %(since)s
     LIMIT %(most)s

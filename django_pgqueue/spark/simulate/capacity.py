@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 
 class Attempt(NamedTuple):
-    """A lease in the past.
+    """A lease in the past, or the run of its handler, where the archive knows when that started.
 
     ``start``, ``end``: microseconds since 1970; ``worker``: the worker that held it; ``row``: the row of its message;
-    ``place``: the number of the attempt, from 0; -1 is the last attempt.
+    ``place``: the number of the attempt, from 0; -1 is the last attempt. ``started``: ``start`` is that of the handler.
     """
 
     start: int
@@ -26,6 +26,7 @@ class Attempt(NamedTuple):
     worker: str
     row: int
     place: int
+    started: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,14 @@ def _most(spans: Iterable[tuple[int, int]]) -> int:
 def runs(attempts: Iterable[Attempt], concurrency: int) -> Iterator[tuple[Attempt, int]]:
     """Yield each attempt with the microseconds of its handler.
 
-    A handler began when a slot was free, in the order of the leases.
+    Where only the lease is known, its handler began when a slot was free, in the order of the leases.
     """
     busy: defaultdict[str, list[int]] = defaultdict(list)
     for attempt in attempts:
         ends = busy[attempt.worker]
         start = attempt.start
         if len(ends) == concurrency:
-            start = max(start, heapq.heappop(ends))
+            free = heapq.heappop(ends)
+            start = start if attempt.started else max(start, free)
         heapq.heappush(ends, attempt.end)
         yield attempt, max(attempt.end - start, 0)

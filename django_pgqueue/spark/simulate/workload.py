@@ -19,8 +19,8 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.simulate.capacity import Attempt, runs
 from django_pgqueue.spark.simulate.engine import SimulatedMessage
 
-COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "leased_at", "worker", "errors")
-TIMES = ("created_at", "dequeue_at", "leased_at", "settled_at")
+COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors")
+TIMES = ("created_at", "dequeue_at", "began_at", "settled_at")
 BATCH_ROWS = 10_000
 
 
@@ -28,8 +28,9 @@ BATCH_ROWS = 10_000
 class Workload:
     """The messages of a queue.
 
-    ``rows``: one per message, in the order in which they became visible; times in microseconds since 1970. ``failed``:
-    the attempts before the last one, by row.
+    ``rows``: one per message, in the order in which they became visible; times in microseconds since 1970;
+    ``began_at``: when its last handler started, or, without ``started``, its last lease. ``failed``: the attempts
+    before the last one, by row.
     """
 
     rows: pa.Table
@@ -65,9 +66,9 @@ class Workload:
         return pc.min(self.rows["arrives_at"]).as_py(), pc.max(self.rows["settled_at"]).as_py()
 
     def attempts(self) -> Iterator[Attempt]:
-        """Yield every lease, including those of failed attempts, in the order of their start."""
-        order = pc.sort_indices(self.rows, [("leased_at", "ascending"), ("id", "ascending")])
-        rows = self.rows.select(["leased_at", "settled_at", "worker"])
+        """Yield every attempt, including the failed ones, in the order of their start."""
+        order = pc.sort_indices(self.rows, [("began_at", "ascending"), ("id", "ascending")])
+        rows = self.rows.select(["began_at", "settled_at", "worker", "started"])
         failed = sorted(attempt for attempts in self.failed.values() for attempt in attempts)
         return heapq.merge(self._last_attempts(rows, order), failed)
 
@@ -94,7 +95,7 @@ class Workload:
             due_at=row["created_at"] if failed else row["dequeue_at"],
             runs=taken,
             pauses=tuple(max(begin - attempt.end, 0) for attempt, begin in zip(failed, begins, strict=True)),
-            waited=max(row["leased_at"] - row["dequeue_at"], 0),
+            waited=max(row["began_at"] - row["dequeue_at"], 0),
         )
 
     @staticmethod
@@ -102,8 +103,8 @@ class Workload:
         for begin in range(0, len(order), BATCH_ROWS):
             places = order.slice(begin, BATCH_ROWS)
             columns = [column.to_pylist() for column in rows.take(places).columns]
-            for place, start, end, worker in zip(places.to_pylist(), *columns, strict=True):
-                yield Attempt(start, end, worker or "", place, -1)
+            for place, start, end, worker, started in zip(places.to_pylist(), *columns, strict=True):
+                yield Attempt(start, end, worker or "", place, -1, started)
 
 
 def _read(table: str, paths: list[str], queue: str) -> pa.Table:
@@ -111,6 +112,8 @@ def _read(table: str, paths: list[str], queue: str) -> pa.Table:
     # A message without failures has nothing to parse.
     columns["errors"] = pc.if_else(dataset.field("errors") == "[]", None, dataset.field("errors"))
     columns["settled_at"] = dataset.field(schema.DAYS[table])
+    columns["began_at"] = pc.coalesce(dataset.field("started_at"), dataset.field("leased_at"))
+    columns["started"] = dataset.field("started_at").is_valid()
     columns["died"] = dataset.scalar(table == "dead_letter")
     wanted = (dataset.field("queue") == queue) & dataset.field("leased_at").is_valid()
     rows = dataset.dataset(paths, schema=schema.arrow_schema(table), format="parquet").to_table(columns, filter=wanted)
@@ -143,13 +146,15 @@ def _failed(place: int, row: dict[str, Any]) -> list[Attempt]:
     """Return the attempts before the last one whose beginning is known."""
     found = []
     for entry in json.loads(row["errors"]):
-        if not isinstance(entry, dict) or not entry.get("leased_at") or not entry.get("at"):
+        began_at = isinstance(entry, dict) and (entry.get("started_at") or entry.get("leased_at"))
+        if not began_at or not entry.get("at"):
             continue
         # The last failure of a dead letter is its last attempt.
         if not (row["died"] and entry.get("attempt") == row["attempts"]):
-            found.append((_micros(entry["leased_at"]), _micros(entry["at"]), entry.get("worker") or ""))
-    before = sorted(attempt for attempt in found if attempt[0] <= attempt[1] <= row["leased_at"])
-    return [Attempt(*attempt, place, number) for number, attempt in enumerate(before)]
+            started = bool(entry.get("started_at"))
+            found.append((_micros(began_at), _micros(entry["at"]), entry.get("worker") or "", started))
+    before = sorted(attempt for attempt in found if attempt[0] <= attempt[1] <= row["began_at"])
+    return [Attempt(*attempt[:3], place, number, attempt[3]) for number, attempt in enumerate(before)]
 
 
 def _micros(text: str) -> int:

@@ -1,10 +1,12 @@
 -- Moves messages that the caller has locked to the archive, in any status, as far as their channel or queue keeps them.
 -- Caller: pgqueue_admit_one, pgqueue_cancel, pgqueue_defer, pgqueue_drop_surplus, pgqueue_pop, pgqueue_purge,
 --   pgqueue_queue_purge, pgqueue_retry.
--- p_outcome: popped | purged | cancelled | dropped. p_archive: as in pgqueue_complete.
+-- p_outcome: popped | purged | cancelled | dropped. p_archive, p_ran_seconds: as in pgqueue_complete.
 -- Returns the number of messages that were moved.
 -- Locks: none beyond those that the caller holds.
-CREATE FUNCTION pgqueue_archive(p_ids bigint[], p_outcome text, p_archive text DEFAULT NULL)
+CREATE FUNCTION pgqueue_archive(
+    p_ids bigint[], p_outcome text, p_archive text DEFAULT NULL, p_ran_seconds double precision[] DEFAULT NULL
+)
 RETURNS integer
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -30,7 +32,8 @@ BEGIN
     ),
     -- Adds the queue, the channel, and how much the archive keeps.
     placed AS (
-        SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
+        SELECT s.*, pgqueue_started_at(v_now, s.leased_at, p_ran_seconds[array_position(p_ids, s.id)]) AS started_at,
+            coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
         FROM settled AS s
         LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
@@ -40,7 +43,7 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, order_key)
+            redriven_from, started_at, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END,
             CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
@@ -48,14 +51,15 @@ BEGIN
             CASE WHEN n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason) END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.order_key
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.channel_id),
         array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
-            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
+            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at,
+            'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none')
     INTO v_channels, v_keys, v_unarchived
     FROM placed AS n;

@@ -4,7 +4,8 @@
 -- Locks: as pgqueue_complete.
 -- Errors: PGQ02.
 CREATE FUNCTION pgqueue_complete_many(
-    p_ids bigint[], p_tokens uuid[], p_results jsonb[], p_skip_lost boolean, p_cancelled boolean, p_archive text
+    p_ids bigint[], p_tokens uuid[], p_results jsonb[], p_skip_lost boolean, p_cancelled boolean, p_archive text,
+    p_ran_seconds double precision[]
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -31,11 +32,14 @@ BEGIN
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
-        RETURNING m.*, CASE WHEN p_results IS NOT NULL THEN p_results[array_position(p_ids, m.id)] END AS result
+        RETURNING m.*, CASE WHEN p_results IS NOT NULL OR p_ran_seconds IS NOT NULL THEN array_position(p_ids, m.id) END
+            AS place
     ),
     -- Adds the queue and the channel, by a left join: a message must not vanish because its channel was deleted.
     placed AS (
-        SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
+        SELECT s.*, p_results[s.place] AS result,
+            pgqueue_started_at(v_now, s.leased_at, p_ran_seconds[s.place]) AS started_at,
+            coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR c.queue = ANY (v_counted)
                 OR s.limits IS NOT NULL AS limited,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
@@ -47,7 +51,7 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, order_key)
+            redriven_from, started_at, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END, CASE WHEN n.archive = 'full' THEN n.headers END, n.priority,
             n.attempts, n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
@@ -58,14 +62,13 @@ BEGIN
             END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.order_key
-        FROM placed AS n
-        WHERE n.archive <> 'none'
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
+        FROM placed AS n WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
         array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
-            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at))
+            'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at, 'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none'),
         array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended) FILTER (WHERE NOT p_cancelled
             AND EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))
@@ -79,9 +82,7 @@ BEGIN
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
     END IF;
-    IF v_events THEN
-        PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived);
-    END IF;
+    PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived) WHERE v_events;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         RETURN QUERY

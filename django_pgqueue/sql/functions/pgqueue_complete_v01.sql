@@ -4,6 +4,7 @@
 -- p_ids and p_tokens pair up. p_cancelled: settle as cancelled; without a result, stores cancel_reason. p_archive: full
 -- | outcome | none, overrides the setting of the channel (its column archive) and of the queue. outcome: the archive
 -- keeps no payload, body, headers, result or saved state, and bare errors.
+-- p_ran_seconds: how long the handler of each message ran; NULL: unknown. It gives the archive started_at.
 -- Returns the ids that were completed. A lost lease raises PGQ02 and nothing is changed. With p_skip_lost it is left
 --   out, except for messages that this lease has completed before, as far as they are archived.
 -- Locks: the messages (lock order, step 2), in the order of ids.
@@ -15,7 +16,8 @@ CREATE FUNCTION pgqueue_complete(
     p_results jsonb[] DEFAULT NULL,
     p_skip_lost boolean DEFAULT false,
     p_cancelled boolean DEFAULT false,
-    p_archive text DEFAULT NULL
+    p_archive text DEFAULT NULL,
+    p_ran_seconds double precision[] DEFAULT NULL
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -32,10 +34,11 @@ DECLARE
     v_one pgqueue_message;
     v_channel record;
 BEGIN
-    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids) THEN
+    IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids)
+        OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
-            ARRAY['p_tokens', 'p_results'],
-            ARRAY[cardinality(p_tokens), cardinality(p_results)])));
+            ARRAY['p_tokens', 'p_results', 'p_ran_seconds'],
+            ARRAY[cardinality(p_tokens), cardinality(p_results), cardinality(p_ran_seconds)])));
     END IF;
     IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
@@ -63,12 +66,13 @@ BEGIN
             INSERT INTO pgqueue_archived_message (
                 id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
                 dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-                redriven_from, order_key)
+                redriven_from, started_at, order_key)
             VALUES (
                 v_one.id, v_channel.queue, v_channel.name, v_one.handler, v_one.payload, v_one.body, v_one.headers,
                 v_one.priority, v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at,
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
-                v_one.worker, v_one.redriven_from, v_one.order_key);
+                v_one.worker, v_one.redriven_from,
+                pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key);
             IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
@@ -84,6 +88,7 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY
-    SELECT d.id FROM pgqueue_complete_many(p_ids, p_tokens, p_results, p_skip_lost, p_cancelled, p_archive) AS d (id);
+    SELECT d.id FROM pgqueue_complete_many(
+        p_ids, p_tokens, p_results, p_skip_lost, p_cancelled, p_archive, p_ran_seconds) AS d (id);
 END;
 $$;

@@ -2,6 +2,7 @@
 -- Caller: pgqueue_defer, pgqueue_defer_unknown, pgqueue_discard, pgqueue_retry; lifecycle.dead_letter.
 -- p_reasons: short words, by convention rejected | unknown_handler | failed | poison | timed_out or the handler's
 --   own. p_details: a JSON object for each message.
+-- p_ran_seconds: how long the handler of each message ran; NULL: unknown. It gives the dead letter started_at.
 -- Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, except for messages that this lease has
 --   settled before.
 -- An ordered channel with on_dead = pause is paused.
@@ -12,7 +13,8 @@ CREATE FUNCTION pgqueue_dead_letter(
     p_tokens uuid[],
     p_reasons text[],
     p_details jsonb[] DEFAULT NULL,
-    p_skip_lost boolean DEFAULT false
+    p_skip_lost boolean DEFAULT false,
+    p_ran_seconds double precision[] DEFAULT NULL
 )
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -33,17 +35,19 @@ DECLARE
     v_keys pgqueue_order_note[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
-        OR cardinality(p_details) <> cardinality(p_ids) THEN
+        OR cardinality(p_details) <> cardinality(p_ids) OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
-            ARRAY['p_tokens', 'p_reasons', 'p_details'],
-            ARRAY[cardinality(p_tokens), cardinality(p_reasons), cardinality(p_details)])));
+            ARRAY['p_tokens', 'p_reasons', 'p_details', 'p_ran_seconds'],
+            ARRAY[cardinality(p_tokens), cardinality(p_reasons), cardinality(p_details),
+                cardinality(p_ran_seconds)])));
     END IF;
     -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
         RETURNING m.*, p_reasons[array_position(p_ids, m.id)] AS reason,
-            p_details[array_position(p_ids, m.id)] AS details
+            p_details[array_position(p_ids, m.id)] AS details,
+            pgqueue_started_at(v_now, m.leased_at, p_ran_seconds[array_position(p_ids, m.id)]) AS started_at
     ),
     -- Inserts the dead letters, by a left join: a message must not vanish because its channel was deleted.
     buried AS (
@@ -51,11 +55,12 @@ BEGIN
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,
             backoff_factor, backoff_longest, created_at, dequeue_at,
             leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from, limits,
-            cost, order_key, order_place)
+            cost, started_at, order_key, order_place)
         SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority,
             n.attempts, n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at,
             n.leased_at, n.lease_token, v_now, left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors,
-            n.dedupe_key, n.worker, n.redriven_from, n.limits, n.cost, n.order_key, n.order_place
+            n.dedupe_key, n.worker, n.redriven_from, n.limits, n.cost, n.started_at, n.order_key,
+            n.order_place
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )

@@ -63,11 +63,12 @@ BEGIN
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
         v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
             u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
-            u.dedupe_key)) IS NOT NULL OR bool_or(pgqueue_metering_problem(u.limits, u.cost, u.order_key) IS NOT NULL)
+            u.dedupe_key)) IS NOT NULL OR bool_or(num_nonnulls(u.limits, u.cost, u.order_key) > 0
+                AND pgqueue_metering_problem(u.limits, u.cost, u.order_key) IS NOT NULL)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
-            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs, p_order_keys)
-            AS u (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
-                backoff_longest, dedupe_key, limits, cost, order_key));
+            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs, p_order_keys) AS u
+            (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
+            backoff_longest, dedupe_key, limits, cost, order_key));
     END IF;
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)

@@ -20,8 +20,8 @@ WITH unarchived AS (
 fresh AS MATERIALIZED (
     -- The archive's index on archived_at finds ranges of blocks only; xid decides.
     SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.archived_at AS at, a.outcome, a.attempts,
-        date_part('epoch', a.leased_at) - date_part('epoch', a.dequeue_at) AS wait,
-        date_part('epoch', a.archived_at) - date_part('epoch', a.leased_at) AS run
+        date_part('epoch', coalesce(a.started_at, a.leased_at)) - date_part('epoch', a.dequeue_at) AS wait,
+        date_part('epoch', a.archived_at) - date_part('epoch', coalesce(a.started_at, a.leased_at)) AS run
     FROM pgqueue_archived_message AS a
     WHERE a.archived_at >= p_since AND pg_visible_in_snapshot(a.xid, p_now)
         AND NOT pg_visible_in_snapshot(a.xid, p_before)
@@ -31,8 +31,8 @@ fresh AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(u.attempts, u.waits, u.runs) AS e (attempts, wait, run)
     UNION ALL
     SELECT d.queue COLLATE "C", d.channel COLLATE "C", d.dead_at, 'dead', d.attempts,
-        date_part('epoch', d.leased_at) - date_part('epoch', d.dequeue_at),
-        date_part('epoch', d.dead_at) - date_part('epoch', d.leased_at)
+        date_part('epoch', coalesce(d.started_at, d.leased_at)) - date_part('epoch', d.dequeue_at),
+        date_part('epoch', d.dead_at) - date_part('epoch', coalesce(d.started_at, d.leased_at))
     FROM pgqueue_dead_letter AS d
     WHERE d.xid >= pg_snapshot_xmin(p_before) AND d.dead_at >= p_since
         AND pg_visible_in_snapshot(d.xid, p_now) AND NOT pg_visible_in_snapshot(d.xid, p_before)

@@ -4,7 +4,8 @@
 -- Caller: pgqueue_lease_release, pgqueue_reclaim; lifecycle.retry.
 -- p_states: the state to save, one for each message; NULL keeps the saved one. p_errors: one JSON object for each
 -- message; kept with it, attempt by attempt. p_reason is poison and p_swept is true for a worker that died: its token
--- becomes invalid, so a later settlement is refused.
+-- becomes invalid, so a later settlement is refused. p_ran_seconds: how long the handler of each message ran; NULL:
+-- unknown. It gives the error, and a dead letter, started_at.
 -- Returns id and outcome: retried, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left
 --   out, except for messages that this lease has settled before: they return the outcome of that time.
 -- Locks: the messages (lock order, step 2), in the order of ids.
@@ -17,7 +18,8 @@ CREATE FUNCTION pgqueue_retry(
     p_reason text DEFAULT 'failed',
     p_skip_lost boolean DEFAULT false,
     p_swept boolean DEFAULT false,
-    p_states jsonb[] DEFAULT NULL
+    p_states jsonb[] DEFAULT NULL,
+    p_ran_seconds double precision[] DEFAULT NULL
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -37,22 +39,24 @@ DECLARE
     v_held bigint[];
     v_dead bigint[];
     v_dead_tokens uuid[];
+    v_dead_ran double precision[];
     v_cancelled bigint[];
+    v_cancelled_ran double precision[];
     v_found bigint[];
     v_ended pgqueue_ended[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_errors) <> cardinality(p_ids)
-        OR cardinality(p_delays) <> cardinality(p_ids) THEN
+        OR cardinality(p_delays) <> cardinality(p_ids) OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
         PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_unpaired('p_ids', cardinality(p_ids),
-            ARRAY['p_tokens', 'p_errors', 'p_delays'],
-            ARRAY[cardinality(p_tokens), cardinality(p_errors), cardinality(p_delays)])));
+            ARRAY['p_tokens', 'p_errors', 'p_delays', 'p_ran_seconds'],
+            ARRAY[cardinality(p_tokens), cardinality(p_errors), cardinality(p_delays), cardinality(p_ran_seconds)])));
     END IF;
     -- Adds the error to the messages that the caller still holds, and schedules those that have attempts left.
     WITH failed AS (
         UPDATE pgqueue_message AS m
-        SET errors = coalesce(m.errors, '[]')
-                || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at, 'at', v_now, 'worker', m.worker)
-                    || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
+        SET errors = coalesce(m.errors, '[]') || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at,
+                'started_at', pgqueue_started_at(v_now, m.leased_at, p_ran_seconds[array_position(p_ids, m.id)]),
+                'at', v_now, 'worker', m.worker) || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
             state = coalesce(p_states[array_position(p_ids, m.id)], m.state),
             last_leased_at = m.leased_at,
             settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END,
@@ -73,16 +77,17 @@ BEGIN
                 ) AS p
             )
         WHERE m.id = ANY (p_ids) AND m.lease_token = p_tokens[array_position(p_ids, m.id)]
-        RETURNING m.*, m.cancelled_at IS NOT NULL AS cancelled
+        RETURNING m.*, m.cancelled_at IS NOT NULL AS cancelled, m.status = 2 AND m.cancelled_at IS NULL AS dead,
+            p_ran_seconds[array_position(p_ids, m.id)] AS ran
     )
     SELECT array_agg(f.id) FILTER (WHERE f.status <> 2), array_agg(f.channel_id) FILTER (WHERE f.status <> 2),
-        array_agg(f.id) FILTER (WHERE f.status = 1),
-        array_agg(f.id ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
-        array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.status = 2 AND NOT f.cancelled),
-        array_agg(f.id) FILTER (WHERE f.cancelled),
+        array_agg(f.id) FILTER (WHERE f.status = 1), array_agg(f.id ORDER BY f.id) FILTER (WHERE f.dead),
+        array_agg(f.lease_token ORDER BY f.id) FILTER (WHERE f.dead),
+        array_agg(f.ran ORDER BY f.id) FILTER (WHERE f.dead), array_agg(f.id ORDER BY f.id) FILTER (WHERE f.cancelled),
+        array_agg(f.ran ORDER BY f.id) FILTER (WHERE f.cancelled),
         array_agg(ROW(f.handler, f.channel_id, f.id, f.last_leased_at)::pgqueue_ended) FILTER (
             WHERE EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = f.handler AND h.breaker))
-    INTO v_back, v_channels, v_held, v_dead, v_dead_tokens, v_cancelled, v_ended
+    INTO v_back, v_channels, v_held, v_dead, v_dead_tokens, v_dead_ran, v_cancelled, v_cancelled_ran, v_ended
     FROM failed AS f;
     v_found := v_back || v_dead || v_cancelled;
     IF NOT p_skip_lost AND coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
@@ -92,14 +97,12 @@ BEGIN
     IF v_back IS NOT NULL THEN
         PERFORM pgqueue_announce(v_held) WHERE v_held IS NOT NULL;
         PERFORM pgqueue_record_departures(v_channels, false);
-        IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
-            PERFORM pgqueue_publish('retried', v_back);
-        END IF;
+        PERFORM pgqueue_publish('retried', v_back) WHERE EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events);
     END IF;
-    IF v_dead IS NOT NULL THEN
-        PERFORM pgqueue_dead_letter(v_dead, v_dead_tokens, array_fill(p_reason, ARRAY[cardinality(v_dead)]));
-    END IF;
-    PERFORM pgqueue_archive(v_cancelled, 'cancelled') WHERE v_cancelled IS NOT NULL;
+    PERFORM pgqueue_dead_letter(v_dead, v_dead_tokens, array_fill(p_reason, ARRAY[cardinality(v_dead)]),
+        p_ran_seconds => v_dead_ran)
+    WHERE v_dead IS NOT NULL;
+    PERFORM pgqueue_archive(v_cancelled, 'cancelled', NULL, v_cancelled_ran) WHERE v_cancelled IS NOT NULL;
     RETURN QUERY
     SELECT u, 'retried'::text FROM unnest(v_back) AS u UNION ALL
     SELECT u, 'dead_lettered' FROM unnest(v_dead) AS u UNION ALL

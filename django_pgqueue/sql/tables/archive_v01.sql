@@ -1,6 +1,7 @@
 -- The table holds settled messages, a partition for each day (UTC): retention drops whole partitions, so the archive
 -- leaves no dead rows behind.
 -- xid orders rows by commit horizon for readers that must not skip what a long transaction commits late.
+-- started_at: when the handler of the last attempt started; NULL where the caller did not say how long it ran.
 -- payload: NULL where only the outcome is archived. A message has one, if only the JSON null.
 CREATE TABLE pgqueue_archived_message (
     id bigint NOT NULL,
@@ -26,6 +27,7 @@ CREATE TABLE pgqueue_archived_message (
     order_key varchar(200),
     worker varchar(200),
     redriven_from bigint,
+    started_at timestamptz,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (id, archived_at)
 ) PARTITION BY RANGE (archived_at);

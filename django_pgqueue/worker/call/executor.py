@@ -46,7 +46,8 @@ class Execution:
 
     ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
     reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
-    failed. ``seconds``: how long the handler ran; for a batch, its share.
+    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the
+    time is unknown.
     """
 
     delivery: Delivery
@@ -229,11 +230,10 @@ def failed_execution(
     return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 
-def stuck_execution(delivery: Delivery) -> Execution:
-    """Return the execution of a handler that was interrupted and did not end."""
-    return failed_execution(
-        delivery, HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")
-    )
+def stuck_execution(delivery: Delivery, seconds: float) -> Execution:
+    """Return the execution of a handler that was interrupted and did not end. ``seconds``: how long it has run."""
+    error = HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")
+    return failed_execution(delivery, error, seconds=seconds)
 
 
 def missing_handler(delivery: Delivery) -> Execution:

@@ -162,8 +162,8 @@ class AsyncRunner:
         self._finished += executions
         self._running -= len(executions)
 
-    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None:
-        """Settle the messages of a handler that does not end, and ask for a new process.
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery], seconds: float) -> None:
+        """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
 
         It runs in the thread of the deadlines, because the handler may block the loop.
         """
@@ -176,7 +176,7 @@ class AsyncRunner:
         self._given_up += len(deliveries)
         self._slots.discard(slot)
         self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
-        self.runtime.put([stuck_execution(delivery) for delivery in deliveries])
+        self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
 
     def _follow(self, handler: Handler, count: int, seconds: float) -> None:

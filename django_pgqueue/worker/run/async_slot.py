@@ -43,8 +43,8 @@ class Runner(Protocol):
     def finished(self, handler: Handler, executions: list[Execution]) -> None:
         """Take the executions of a call that has ended."""
 
-    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery]) -> None:
-        """Settle the messages of a handler that does not end."""
+    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery], seconds: float) -> None:
+        """Settle the messages of a handler that has run for ``seconds`` and does not end."""
 
     def left(self, slot: AsyncSlot) -> None:
         """Remove a slot that has ended."""
@@ -193,7 +193,7 @@ class AsyncSlot:
         if ticket is None or handler is None or self.deadline > time.monotonic():
             return
         if ticket.take():
-            self._runner.given_up(self, handler, ticket.deliveries)
+            self._runner.given_up(self, handler, ticket.deliveries, time.monotonic() - ticket.started_at)
 
 
 class IsolatedCoroutine:

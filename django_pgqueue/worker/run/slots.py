@@ -64,15 +64,18 @@ class Slots:
     def _slot(self, number: int) -> Slot:
         return Slot(number, self._buffer, performer=self._performer, runtime=self._runtime, replace=self._replace)
 
-    def _replace(self, slot: Slot, deliveries: list[Delivery]) -> None:
-        """Settle the deliveries of a handler that does not end, replace its thread, and ask for a new process."""
+    def _replace(self, slot: Slot, deliveries: list[Delivery], seconds: float) -> None:
+        """Settle the deliveries of a handler that does not end, replace its thread, and ask for a new process.
+
+        ``seconds``: how long it has run.
+        """
         messages = ", ".join(map(label, deliveries))
         logger.error(
             "the handler %s did not end after its timeout (%s): the messages are retried, and this process is "
             "replaced. Give its blocking calls a timeout", deliveries[0].handler, messages,
             extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
-        self._runtime.put([stuck_execution(delivery) for delivery in deliveries])
+        self._runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         new = self._slot(slot.number)
         self._slots[slot.number - 1] = new
         reason = "a thread hangs"
@@ -88,8 +91,8 @@ class Slots:
 class Slot:
     """Run messages of the buffer in one thread, until the buffer is closed.
 
-    ``number``: counted from 1. ``replace``: called with the slot and its messages, in the thread of the deadlines, when
-    its handler does not end. ``current``: the call that runs now, or None.
+    ``number``: counted from 1. ``replace``: called with the slot, its messages, and how many seconds they have run,
+    in the thread of the deadlines, when its handler does not end. ``current``: the call that runs now, or None.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Slot:
         *,
         performer: Performer,
         runtime: Runtime,
-        replace: Callable[[Slot, list[Delivery]], None],
+        replace: Callable[[Slot, list[Delivery], float], None],
     ) -> None:
         self.number = number
         self.thread = Role(f"slot-{number}", self._run, crashed=runtime.crashed)
@@ -156,8 +159,9 @@ class Slot:
 
     def _give_up(self, ticket: RunTicket) -> None:
         if ticket.take():
-            self._replace(self, ticket.deliveries)
-            self._buffer.finished(ticket.deliveries, time.monotonic() - ticket.started_at)
+            seconds = time.monotonic() - ticket.started_at
+            self._replace(self, ticket.deliveries, seconds)
+            self._buffer.finished(ticket.deliveries, seconds)
 
     def _next(self) -> list[Delivery] | None:
         while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:

@@ -65,12 +65,15 @@ def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
     that cannot be stored.
     """
     deliveries = [execution.delivery for execution in batch]
+    ran = [execution.seconds or None for execution in batch]
     match batch[0].outcome:
         case Complete():
             results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = results if any(result is not None for result in results) else None
             archive = archive_of(batch[0])
-            done = complete(deliveries, results=given, skip_lost=skip_lost, archive=archive, using=using)
+            done = complete(
+                deliveries, results=given, skip_lost=skip_lost, archive=archive, ran_seconds=ran, using=using
+            )
             return dict.fromkeys(done, "completed")
         case Retry():
             errors = [execution.error or {} for execution in batch]
@@ -86,6 +89,7 @@ def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
                     states=saved,
                     reason=batch[0].reason,
                     skip_lost=skip_lost,
+                    ran_seconds=ran,
                     using=using,
                 )
             )
@@ -105,14 +109,22 @@ def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
                 )
             )
         case Reject(reason, details):
-            dead = dead_letter(deliveries, reason=reason, details=details, skip_lost=skip_lost, using=using)
+            dead = dead_letter(
+                deliveries, reason=reason, details=details, skip_lost=skip_lost, ran_seconds=ran, using=using
+            )
             return dict.fromkeys(dead, "dead_lettered")
         case Cancelled():
             reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]  # of one kind
             given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
             archive = archive_of(batch[0])
             ended = complete(
-                deliveries, results=given, cancelled=True, skip_lost=skip_lost, archive=archive, using=using
+                deliveries,
+                results=given,
+                cancelled=True,
+                skip_lost=skip_lost,
+                archive=archive,
+                ran_seconds=ran,
+                using=using,
             )
             return dict.fromkeys(ended, "cancelled")
         case other:

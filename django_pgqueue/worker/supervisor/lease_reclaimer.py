@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -50,13 +51,15 @@ class Failure(NamedTuple):
     """Hold the error of an attempt whose process ended.
 
     ``kind``, ``text``: type and message of the error. ``reason``: the reason of the dead letter, if the attempts are
-    used up. ``at_once``: the message is retried without its back-off, because it is not the cause.
+    used up. ``at_once``: the message is retried without its back-off, because it is not the cause. ``ran_seconds``: how
+    long its handler ran.
     """
 
     kind: str
     text: str
     reason: str
     at_once: bool = False
+    ran_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,8 @@ def after_death(worker: str, *, begun: Iterable[Begun], end: str) -> AbandonedLe
     ran = Failure("WorkerDied", f"The process of the worker {worker} ended while this ran: {end}.", "poison")
     text = f"The process of the worker {worker} ended after this had run, before its outcome was written down: {end}."
     unsettled = ran._replace(text=text)
-    return AbandonedLeases(worker=worker, failed={entry.id: unsettled if entry.ended_at else ran for entry in begun})
+    failed = {entry.id: timed(unsettled if entry.ended_at else ran, entry) for entry in begun}
+    return AbandonedLeases(worker=worker, failed=failed)
 
 
 def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int], why: str) -> AbandonedLeases:
@@ -93,7 +97,13 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
     late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
     text = f"The process of the worker {worker} was killed before this was settled: {why}."
     ended = Failure("WorkerStopped", text, "stopped", at_once=True)
-    return AbandonedLeases(worker=worker, failed={entry.id: late if entry.id in culprits else ended for entry in begun})
+    failed = {entry.id: timed(late if entry.id in culprits else ended, entry) for entry in begun}
+    return AbandonedLeases(worker=worker, failed=failed)
+
+
+def timed(failure: Failure, entry: Begun) -> Failure:
+    """Return the failure with the time for which the handler of ``entry`` ran: until now, if it has not ended."""
+    return failure._replace(ran_seconds=min(entry.ended_at or math.inf, time.monotonic()) - entry.started_at)
 
 
 class LeaseReclaimer:
@@ -161,7 +171,18 @@ class LeaseReclaimer:
         failures = [abandoned.failed[lease.id] for lease in failed]
         errors = [{"type": failure.kind, "message": failure.text} for failure in failures]
         delays = [timedelta() if failure.at_once else None for failure in failures]
-        return dict(retry(failed, errors=errors, delays=delays, reason=reason, skip_lost=True, using=self._using))
+        ran = [failure.ran_seconds for failure in failures]
+        return dict(
+            retry(
+                failed,
+                errors=errors,
+                delays=delays,
+                reason=reason,
+                skip_lost=True,
+                ran_seconds=ran,
+                using=self._using,
+            )
+        )
 
     def _leases(self, worker: str) -> list[HeldLease]:
         """Read the leases of the worker from the database: the child may not have reported its last dequeue."""

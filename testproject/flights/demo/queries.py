@@ -2,10 +2,12 @@
 
 SETTLED = """
 WITH settled AS (
-    SELECT channel, created_at, leased_at, archived_at AS settled_at, false AS dead
+    SELECT channel, created_at, leased_at, coalesce(started_at, leased_at) AS began_at, archived_at AS settled_at,
+        false AS dead
     FROM pgqueue_archived_message WHERE queue = %(queue)s AND outcome = 'completed'
     UNION ALL
-    SELECT channel, created_at, leased_at, dead_at, true FROM pgqueue_dead_letter WHERE queue = %(queue)s
+    SELECT channel, created_at, leased_at, coalesce(started_at, leased_at), dead_at, true
+    FROM pgqueue_dead_letter WHERE queue = %(queue)s
 )"""
 
 # at_once: a lease that begins counts 1, one that ends -1; the running sum is how many there are.
@@ -26,10 +28,10 @@ most AS (
 SELECT s.channel,
     count(*) FILTER (WHERE NOT s.dead),
     count(*) FILTER (WHERE s.dead),
-    percentile_disc(0.5) WITHIN GROUP (ORDER BY s.leased_at - s.created_at),
-    percentile_disc(0.95) WITHIN GROUP (ORDER BY s.leased_at - s.created_at),
-    percentile_disc(0.5) WITHIN GROUP (ORDER BY s.settled_at - s.leased_at),
-    percentile_disc(0.95) WITHIN GROUP (ORDER BY s.settled_at - s.leased_at),
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY s.began_at - s.created_at),
+    percentile_disc(0.95) WITHIN GROUP (ORDER BY s.began_at - s.created_at),
+    percentile_disc(0.5) WITHIN GROUP (ORDER BY s.settled_at - s.began_at),
+    percentile_disc(0.95) WITHIN GROUP (ORDER BY s.settled_at - s.began_at),
     max(s.settled_at) - min(s.leased_at),
     min(m.n)
 FROM settled AS s
@@ -82,10 +84,11 @@ FIGURES = (
 
 METRICS = """
 WITH settled AS (
-    SELECT queue, channel, attempts, created_at, dequeue_at, leased_at, archived_at AS settled_at, false AS dead
+    SELECT queue, channel, attempts, created_at, dequeue_at, coalesce(started_at, leased_at) AS began_at,
+        archived_at AS settled_at, false AS dead
     FROM pgqueue_archived_message WHERE queue = ANY (%(queues)s)
     UNION ALL
-    SELECT queue, channel, attempts, created_at, dequeue_at, leased_at, dead_at, true
+    SELECT queue, channel, attempts, created_at, dequeue_at, coalesce(started_at, leased_at), dead_at, true
     FROM pgqueue_dead_letter WHERE queue = ANY (%(queues)s)
 ),
 percentiles AS (
@@ -93,10 +96,10 @@ percentiles AS (
         count(*) FILTER (WHERE NOT dead) AS completed,
         count(*) FILTER (WHERE dead) AS dead,
         sum(attempts) AS attempts,
-        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY leased_at - dequeue_at) AS wait,
-        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY settled_at - leased_at) AS run,
+        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY began_at - dequeue_at) AS wait,
+        percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY settled_at - began_at) AS run,
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (
-            ORDER BY CASE WHEN leased_at IS NOT NULL THEN settled_at - created_at END) AS total
+            ORDER BY CASE WHEN began_at IS NOT NULL THEN settled_at - created_at END) AS total
     FROM settled
     GROUP BY key
 )

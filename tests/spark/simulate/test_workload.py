@@ -40,6 +40,13 @@ def test_a_message_comes_when_it_was_made_and_runs_as_long_as_it_ran(lake: Path)
     assert (message.runs, message.pauses, message.waited) == ((6_500_000,), (), 2_500_000)
 
 
+def test_a_start_that_is_known_counts_instead_of_the_lease(lake: Path):
+    early = failure(1, 0, 5) | {"started_at": at(4).isoformat()}
+    retried = row(created=0, leased=6, settled=10, started_at=at(9), attempts=2, dequeue_at=at(6), errors=[early])
+    message = only(make_lake(lake, archive=[retried]))
+    assert (message.runs, message.waited) == ((SECOND, SECOND), 3 * SECOND)
+
+
 def test_one_for_later_comes_when_it_is_due_and_one_of_the_past_when_it_is_made(lake: Path):
     later = row(created=1, leased=60, settled=61, dequeue_at=at(60))
     past = row(created=5, leased=6, settled=7, dequeue_at=at(-100))
@@ -129,6 +136,11 @@ def test_a_handler_began_when_a_slot_was_free():
     spans = attempts((0, 10), (0, 30), (0, 20), (0, 35), (40, 45))
     assert [run for _, run in runs(spans, 2)] == [10, 30, 10, 15, 5]
     assert [run for _, run in runs(spans, 4)] == [10, 30, 20, 35, 5]
+
+
+def test_a_handler_whose_start_is_known_began_then():
+    known = [attempt._replace(started=True) for attempt in attempts((0, 10), (9, 12), (11, 15))]
+    assert [run for _, run in runs(known, 1)] == [10, 3, 4]
 
 
 def test_attempts_of_all_kinds_come_in_the_order_of_their_leases(lake: Path):

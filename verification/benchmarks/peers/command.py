@@ -15,14 +15,16 @@ from verification.benchmarks.peers.environments import OurEnvironment
 
 from .contests import WORKLOADS, Outcome, promises
 from .environments import HOME
+from .lines import lines_table
 from .report import as_json, table
 from .roster import NAMES, OURS, Peer, roster
 from .workloads import Field, Scale
 
 NOTES = """\
 Each contestant enqueues, works and acknowledges with its own library. Handlers do nothing; payloads have about 100
-bytes. What is done is counted in the database. Contestants take turns, and each run has a fresh database; ratios are
-medians of the ratios of one round. Ours archives, fences and keeps its limits; the others do as they come."""
+bytes. What is done is counted in the database, or by the programs where the messages are in Redis or RabbitMQ.
+Contestants take turns, and each run has a fresh database or broker; ratios are medians of the ratios of one round. Ours
+archives, fences and keeps its limits; the others do as they come. "lines" is what a user writes for the same work."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -40,12 +42,16 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=30, help="seconds to wait for a quiet machine before a run")
     parser.add_argument("--json", type=Path, default=HOME / "report.json", help="default: %(default)s")
     parser.add_argument("--markdown", action="store_true", help="the table as it stands in the docs")
+    parser.add_argument("--quick", action="store_true", help="a small round of each: does it run, not how fast")
+    parser.add_argument("--lines", action="store_true", help="count the lines that a user writes, measure nothing")
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     chosen = parser.parse_args(given)
     chosen.workload, chosen.peers = chosen.workload.split(","), chosen.peers.split(",")
     for what, names, valid in (("workload", chosen.workload, list(WORKLOADS)), ("peer", chosen.peers, list(NAMES))):
         if unknown := set(names) - set(valid):
             parser.error(f"unknown {what}: {', '.join(sorted(unknown))}; known: {', '.join(valid)}")
+    if chosen.quick:
+        chosen.messages, chosen.seconds, chosen.cap, chosen.rounds, chosen.patience = 5_000, 2, 5, 1, 0
     return chosen
 
 
@@ -53,7 +59,7 @@ def present(peers: list[Peer]) -> tuple[Peer, ...]:
     """Those that are installed or could be; the reason of each that is left out goes to stderr."""
     found = []
     for peer in peers:
-        if reason := peer.environment.missing():
+        if reason := peer.missing():
             print(f"{peer.name} is left out: {reason}", file=sys.stderr)
             continue
         if not peer.environment.installed():
@@ -88,6 +94,9 @@ def run(chosen: argparse.Namespace, peers: tuple[Peer, ...], facts: dict[str, st
 
 def main(given: list[str]) -> None:
     chosen = arguments(given)
+    if chosen.lines:
+        print(lines_table(markdown=chosen.markdown))
+        return
     peers = present([peer for peer in roster() if peer.name in (*chosen.peers, OURS)])
     if chosen.install:
         if not scripted.ENVIRONMENT.installed():

@@ -113,7 +113,7 @@ AGAINST = (
     ("drain", "sync", "django-tasks-db, best", 20.0),
     *(
         ("sustained", "slots", f"{peer}, {settings}", 1.0)
-        for peer in ("procrastinate", "pgqueuer", "django-tasks-db", "graphile-worker", "awa-pg", "pg-boss")
+        for peer in ("procrastinate", "pgqueuer", "django-tasks-db", "graphile-worker", "awa-pg", "pg-boss", "dbos")
         for settings in ("slots", "best")
     ),
 )

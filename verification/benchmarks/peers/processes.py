@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 from verification.benchmarks.machine import TICKS
-from verification.benchmarks.measure import Run
 
 from .environments import PROGRAMS, clean
 from .programs.common import Plan
@@ -99,12 +98,14 @@ class Bench:
     url: str
     marks_file: Path
     stack: ExitStack
+    counts: Path | None = None
 
     def start(self, arguments: tuple[str, ...], **variables: str) -> Started:
         log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        paths = {"MARKS": str(self.marks_file), **({"COUNTS": str(self.counts)} if self.counts else {})}
         process = subprocess.Popen(
             [self.peer.environment.interpreter, *arguments],
-            env=clean(self.peer.environment, {"DATABASE_URL": self.url, "MARKS": str(self.marks_file), **variables}),
+            env=clean(self.peer.environment, {"DATABASE_URL": self.url, **paths, **variables}),
             cwd=PROGRAMS,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -136,16 +137,11 @@ class Bench:
 
 
 @contextmanager
-def bench(peer: Peer, url: str) -> Iterator[Bench]:
+def bench(peer: Peer, url: str, counts: Path | None = None) -> Iterator[Bench]:
+    """The programs of a contestant: `url` is its database or broker, `counts` the folder where they count."""
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="marks-"))
-        yield Bench(peer, url, Path(file.name), stack)
-
-
-@contextmanager
-def on(run: Run, peer: Peer) -> Iterator[Bench]:
-    with bench(peer, run.cluster.url(run.database)) as opened:
-        yield opened
+        yield Bench(peer, url, Path(file.name), stack, counts)
 
 
 def wait_for(condition: Callable[[], bool], patience: float, alive: list[Started]) -> bool:

@@ -7,8 +7,9 @@ import math
 from typing import Any
 
 from .contests import WORKLOADS, Outcome, promises
+from .lines import lines
 
-HEAD = ("work", "who", "settings", "median", "lowest to highest", "ours is better by", "remarks")
+HEAD = ("work", "who", "lines", "settings", "median", "lowest to highest", "ours is better by", "remarks")
 
 
 def table(outcomes: list[Outcome], *, markdown: bool) -> str:
@@ -18,9 +19,11 @@ def table(outcomes: list[Outcome], *, markdown: bool) -> str:
         for standing in outcome.result.standings:
             values = [run.value for run in standing.runs]
             advantage = outcome.advantage(standing)
+            who = standing.name.partition(",")[0]
             rows.append((
                 title,
-                standing.name.partition(",")[0],
+                who,
+                str(lines()[who]),
                 outcome.labels.get(standing.name, ""),
                 f"{number(standing.value)} {outcome.result.contest.unit}" if math.isfinite(standing.value) else "never",
                 f"{number(min(values))} to {number(max(values))}",

@@ -7,10 +7,12 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 
+from .brokers import RABBITMQ_KIND, REDIS_KIND, Kind
 from .environments import Environment, NpmEnvironment, OurEnvironment, PipEnvironment, clean
 from .handlers import ASYNC
 
 OURS = "pgqueue"
+OUR_SOURCES = ("pgqueue_app.py", "../handlers.py", "../../settings.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Peer:
     """`program` knows install, fill and produce; `worker` starts a worker. Both follow the interpreter.
 
     `settings` has default, slots (8 messages at the same time, one process where it can) and best; pg-boss has notify.
+    `broker`: the kind of server that its messages are on, where that is not PostgreSQL. `sources`: what its user writes
+    for the work of the benchmark, in `programs`.
     """
 
     name: str
@@ -39,6 +43,12 @@ class Peer:
     program: tuple[str, ...]
     worker: tuple[str, ...]
     settings: dict[str, Settings]
+    sources: tuple[str, ...]
+    broker: Kind | None = None
+
+    def missing(self) -> str | None:
+        """Return why it cannot be measured here, or None."""
+        return self.environment.missing() or (self.broker.missing() if self.broker else None)
 
 
 def _json(label: str, processes: int = 1, **settings: object) -> Settings:
@@ -60,6 +70,7 @@ PROCRASTINATE = Peer(
             (("POOL", "12"),),
         ),
     },
+    ("procrastinate_app.py",),
 )
 
 PGQUEUER = Peer(
@@ -72,6 +83,7 @@ PGQUEUER = Peer(
         "slots": _json("batch_size 8", batch_size=8),
         "best": _json("2 × batch_size 100", processes=2, batch_size=100),
     },
+    ("pgqueuer_app.py",),
 )
 
 DJANGO_TASKS = Peer(
@@ -87,6 +99,7 @@ DJANGO_TASKS = Peer(
         "slots": Settings("8 processes, CONN_MAX_AGE 60", (), 8, (("CONN_MAX_AGE", "60"),)),
         "best": Settings("8 × --verbosity 0, CONN_MAX_AGE 60", ("--verbosity", "0"), 8, (("CONN_MAX_AGE", "60"),)),
     },
+    ("django_tasks_app.py", "django_tasks_handlers.py", "django_tasks_settings.py"),
 )
 
 
@@ -107,6 +120,7 @@ GRAPHILE = Peer(
             failJobBatchDelay=0,
         ),
     },
+    ("graphile_app.mjs",),
 )
 
 AWA = Peer(
@@ -119,6 +133,7 @@ AWA = Peer(
         "slots": _json("8 workers", max_workers=8),
         "best": _json("500 workers, claims of 500", max_workers=500, claim_batch_size=500, connections=20),
     },
+    ("awa_app.py",),
 )
 
 
@@ -144,6 +159,67 @@ PG_BOSS = Peer(
             work={**BURST, "batchSize": 100, "notifyPollingIntervalSeconds": 0.5},
         ),
     },
+    ("pg_boss_app.mjs",),
+)
+
+
+# Polls; the interval doubles when the database does not keep up. Each process must have a name of its own.
+DBOS = Peer(
+    "dbos",
+    PipEnvironment(("dbos==3.4.0",)),
+    ("-m", "dbos_app"),
+    ("-m", "dbos_app", "work"),
+    {
+        "default": _json("default: polls each second"),
+        "slots": _json("worker_concurrency 8, poll 0.05 s", worker_concurrency=8, polling_interval_sec=0.05),
+        "best": _json(
+            "2 × worker_concurrency 100, poll 0.02 s", processes=2, worker_concurrency=100, polling_interval_sec=0.02
+        ),
+    },
+    ("dbos_app.py",),
+)
+
+CELERY_ENVIRONMENT = PipEnvironment(("celery[redis]==5.7.0",))
+_QUIET = ("worker", "--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat")
+
+
+def _celery(name: str, broker: Kind, durable: str) -> Peer:
+    """Celery on a broker: an enqueue returns when that has the message; a task is acknowledged before it runs."""
+    best = (*_QUIET, "--concurrency", "2", "--prefetch-multiplier", "256")
+    return Peer(
+        name,
+        CELERY_ENVIRONMENT,
+        ("-m", "celery_app"),
+        ("-m", "celery", "--app", "celery_app"),
+        {
+            "default": Settings(f"default; {durable}", ("worker", "--loglevel", "WARNING")),
+            "slots": Settings("--concurrency 8", (*_QUIET, "--concurrency", "8")),
+            "best": Settings("--concurrency 2, --prefetch-multiplier 256", best),
+        },
+        ("celery_app.py",),
+        broker,
+    )
+
+
+CELERY_REDIS = _celery("celery-redis", REDIS_KIND, "log of Redis synced each second")
+CELERY_RABBITMQ = _celery("celery-rabbitmq", RABBITMQ_KIND, "publisher confirms")
+
+DRAMATIQ = Peer(
+    "dramatiq",
+    PipEnvironment(("dramatiq[redis]==2.2.1",)),
+    ("-m", "dramatiq_app"),
+    ("-m", "dramatiq", "dramatiq_app"),
+    {
+        "default": Settings("default: 2 processes × 8 threads"),
+        "slots": Settings("1 process × 8 threads", ("--processes", "1", "--threads", "8")),
+        "best": Settings(
+            "2 processes × 2 threads, prefetch 256",
+            ("--processes", "2", "--threads", "2"),
+            variables=(("dramatiq_queue_prefetch", "256"),),
+        ),
+    },
+    ("dramatiq_app.py",),
+    REDIS_KIND,
 )
 
 
@@ -176,10 +252,13 @@ def ours() -> Peer:
         ("-m", "verification.benchmarks.peers.programs.pgqueue_app"),
         ("-m", "django", "runqueueworker"),
         settings,
+        OUR_SOURCES,
     )
 
 
-PEERS = (PROCRASTINATE, PGQUEUER, DJANGO_TASKS, GRAPHILE, AWA, PG_BOSS)
+PEERS = (
+    PROCRASTINATE, PGQUEUER, DJANGO_TASKS, GRAPHILE, AWA, PG_BOSS, DBOS, CELERY_REDIS, CELERY_RABBITMQ, DRAMATIQ,
+)  # fmt: skip
 NAMES = (OURS, *(peer.name for peer in PEERS))
 
 

@@ -15,7 +15,8 @@ from verification.benchmarks.design import HERE, Design
 from verification.benchmarks.measure import Figures, Run, fresh, rates, watch
 from verification.benchmarks.writes import Rows, quiet
 
-from .processes import Bench, Started, bench, identity, kill, on, wait_for
+from .counted import counted
+from .processes import Bench, Started, bench, identity, kill, wait_for
 from .programs.common import Plan
 from .roster import Peer, Settings
 
@@ -58,6 +59,9 @@ class Field:
 
     def prepare(self, *, backlog: bool) -> None:
         for peer in self.peers:
+            if peer.broker:
+                counted(f"peer_{peer.name}", HERE).prepare(self.cluster)
+                continue
             self.empty(peer).prepare(self.cluster)
             if backlog:
                 self.filled(peer).prepare(self.cluster)
@@ -77,30 +81,48 @@ def _install_filled(peer: Peer, messages: int, cluster: Cluster, database: str) 
 
 
 @contextmanager
-def _running(field: Field, design: Design, peer: Peer) -> Iterator[tuple[Run, Bench]]:
+def _running(field: Field, peer: Peer, *, filled: bool = False) -> Iterator[tuple[Run, Bench]]:
+    """A fresh database, or a fresh broker, with the backlog if it is to be `filled`."""
     with ExitStack() as stack:
-        run = stack.enter_context(fresh(field.cluster, design, channels=0))
-        opened = stack.enter_context(on(run, peer))
+        if peer.broker:
+            broker = stack.enter_context(peer.broker.start())
+            counts = broker.folder / "counts"
+            counts.mkdir()
+            # It is the server whose CPU is measured.
+            cluster = replace(field.cluster, postmaster=broker.pid)
+            run = stack.enter_context(fresh(cluster, counted(f"peer_{peer.name}", counts), channels=0))
+            opened = stack.enter_context(bench(peer, broker.url, counts))
+            opened.program("install")
+            if filled:
+                opened.program("fill", str(field.scale.messages))
+        else:
+            design = field.filled(peer) if filled else field.empty(peer)
+            run = stack.enter_context(fresh(field.cluster, design, channels=0))
+            opened = stack.enter_context(bench(peer, run.cluster.url(run.database)))
         run.checkpoint()
         yield run, opened
 
 
 def drain(field: Field, peer: Peer, settings: Settings) -> Figures:
     """Messages per second of a backlog, from the first completion on; what was enqueued before is not in the costs."""
-    with _running(field, field.filled(peer), peer) as (run, opened):
+    with _running(field, peer, filled=True) as (run, opened):
         workers = opened.workers(settings)
         wait_for(lambda: run.sample().completed > 0, 60, workers)
         first, before = run.sample(), _cpu_seconds(workers)
         figures = watch(run, field.scale.messages, field.scale.cap, SAMPLE_EVERY)
         last, after = run.sample(), _cpu_seconds(workers)
         spent = (after - before) / max(last.completed - first.completed, 1) * 1e6
-        dead = _dead_rows(run, workers)
-        return replace(figures, remarks={**figures.remarks, "client CPU µs per message": spent, "dead rows": dead})
+        remarks = {**figures.remarks, "client CPU µs per message": spent}
+        if peer.broker:
+            del remarks["WAL bytes per message"]
+        else:
+            remarks["dead rows"] = _dead_rows(run, workers)
+        return replace(figures, remarks=remarks)
 
 
 def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
     """Messages completed per second while 8 connections enqueue one by one as fast as they can."""
-    with _running(field, field.empty(peer), peer) as (run, opened):
+    with _running(field, peer) as (run, opened):
         workers = opened.workers(settings)
         producer = opened.producer(Plan(clients=PRODUCERS))
         wait_for(lambda: run.sample().completed > 0, 60, workers)
@@ -116,7 +138,7 @@ def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
 
 def latency(field: Field, peer: Peer, settings: Settings) -> Figures:
     """Milliseconds from the return of enqueue, after its commit, to the start of the handler; p50."""
-    with _running(field, field.empty(peer), peer) as (_, opened):
+    with _running(field, peer) as (_, opened):
         workers = opened.workers(settings)
         count = int(LATENCY_RATE * field.scale.seconds)
         p50, p95, p99 = _percentiles(_waits(opened, workers, Plan("mark", count=count, rate=LATENCY_RATE), count))
@@ -128,7 +150,7 @@ def poison(field: Field, peer: Peer, settings: Settings) -> Figures:
     count = field.scale.messages // 5
     p99 = {}
     for every in (0, POISON_EVERY):
-        with _running(field, field.empty(peer), peer) as (run, opened):
+        with _running(field, peer) as (run, opened):
             workers = opened.workers(settings)
             bad = count // every if every else 0
             plan = Plan("mark", PRODUCERS, count, rate=field.scale.rate, poison_every=every)
@@ -144,7 +166,7 @@ def kill_worker(field: Field, peer: Peer, settings: Settings, *, child: bool = F
 
     With `child` the process that runs the handler is killed, not the one that was started.
     """
-    with _running(field, field.empty(peer), peer) as (_, opened):
+    with _running(field, peer) as (_, opened):
         victim = opened.workers(settings)[0]
         opened.producer(Plan("hold", count=1)).wait(60)
         if not wait_for(lambda: "held" in opened.marks(), 60, [victim]):

@@ -41,7 +41,7 @@ def _figures(totals: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
         ("Completed", value_text(count["completed"] + count["popped"]), f"{value_text(count['attempts'])} attempts"),
         ("Dead letters", value_text(count["dead"]), f"{part(count['dead'], settled)} of settled messages"),
         ("Retries", value_text(count["retries"]), f"{part(count['retries'], count['attempts'])} of attempts"),
-        ("Time in handlers", value_text(count["run_seconds"], "seconds"), "under lease"),
+        ("Time in handlers", value_text(count["run_seconds"], "seconds"), "failed attempts included"),
         (
             "Spent on failures",
             value_text(count["retry_seconds"], "seconds"),

@@ -1,0 +1,131 @@
+"""Convert the messages of one bulk enqueue to the arrays of the SQL function, column by column.
+
+What the messages of a call have in common, such as the name of the handler, is checked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from functools import partial
+from operator import attrgetter
+from types import NoneType
+from typing import Any
+
+from django_pgqueue import codecs, handlers
+from django_pgqueue.conf import settings
+from django_pgqueue.delivery import NewMessage
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json
+from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, optional_text
+from django_pgqueue.lifecycle.enqueue_bind import Bound, checked_priority, retry_policy
+
+Columns = dict[str, Sequence[Any]]
+"""The values of all messages by the names of Bound; a name that is missing has no values."""
+
+FIELDS = tuple(field.name for field in fields(NewMessage))
+fields_of: Callable[[NewMessage], tuple[Any, ...]] = attrgetter(*FIELDS)
+TYPES: dict[str, set[type]] = {
+    **{name: {NoneType} for name in FIELDS if name != "payload"},
+    "handler": {str},
+    "channel": {str},
+    "queue": {str, NoneType},
+    "headers": {dict, NoneType},
+    "priority": {int},
+    "dequeue_at": {datetime, NoneType},
+    "delay": {timedelta, NoneType},
+    "dedupe_key": {str, NoneType},
+    "order_key": {str, NoneType},
+}
+"""The types that the fields of a message may have, unless ``bind`` looks at it. The payload may have any."""
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "handler": partial(checked_text, what="handler"),
+    "channel": partial(checked_text, what="channel"),
+    "queue": partial(optional_text, what="queue"),
+    "priority": checked_priority,
+    "dequeue_at": partial(aware, what="dequeue_at"),
+    "delay": partial(checked_duration, what="delay"),
+    "dedupe_key": partial(optional_text, what="dedupe_key"),
+    "order_key": partial(optional_text, what="order_key"),
+}
+
+SEPARATOR = "\x1f"
+"""Separates the JSON texts of a column: JSON has no control characters."""
+DEFAULTS = {"channel": "default", "queue": "default", "priority": 0, "max_attempts": 5}
+"""The values that the SQL function takes for a column that is not sent."""
+TEXTS = {"channel", "queue", "handler", "dedupe_key", "order_key"}
+JSONS = {"payload", "headers"}
+NUMBERS = {"priority", "max_attempts", "cost"}
+
+
+def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
+    """Return the columns of messages, with the values that ``bind`` returns for each; None if ``bind`` must look.
+
+    It must look at each message if a codec encodes the payloads, if a message has a field that few have, or if a value
+    is not allowed, because its exception names the message.
+    """
+    given: Columns = dict(zip(FIELDS, zip(*map(fields_of, messages), strict=True), strict=True))
+    if codecs.current() is not None or not all(types.issuperset(map(type, given[n])) for n, types in TYPES.items()):
+        return None
+    known = {name: handlers.find(name) for name in set(given["handler"])}
+    if "" in given["queue"] or any(handler and handler.limits for handler in known.values()):
+        return None
+    most = settings.MAX_PAYLOAD
+    try:
+        for name, check in CHECKS.items():
+            for value in set(given[name]):
+                check(value)
+        payloads = [to_json(value, "payload", most) for value in given["payload"]]
+        headers = [to_json(value, "headers", most) for value in given["headers"]]
+        for text in payloads:
+            codecs.refuse_stored_form(text, "payload")
+        policies = {name: retry_policy(name) for name in known}
+    except InvalidMessage:
+        return None
+    if max(len(text or "") for text in payloads) + max(len(text or "") for text in headers) > most:
+        return None
+    queues = {name: handler.queue if handler else "default" for name, handler in known.items()}
+    names = given["handler"]
+    policy = zip(*[policies[name] for name in names], strict=True)
+    return {
+        **{name: given[name] for name in CHECKS},
+        "payload": payloads,
+        "headers": headers,
+        "queue": [queue or queues[name] for name, queue in zip(names, given["queue"], strict=True)],
+        **dict(zip(("max_attempts", "backoff", "backoff_factor", "backoff_longest"), policy, strict=True)),
+    }
+
+
+def parameters(columns: Columns) -> dict[str, Any]:
+    """Return the parameters of pgqueue_enqueue_many by the names of Bound.
+
+    A column without values, or with the default of the function alone, is None: the server is spared an array.
+    """
+    return {name: parameter(name, columns[name]) if name in columns else None for name in Bound._fields}
+
+
+def parameter(name: str, values: Sequence[Any]) -> Any:
+    """Return one column as the statement takes it. Text is many times faster to write than lists are for psycopg."""
+    count = len(values)
+    if values.count(None) == count or (name in DEFAULTS and values.count(DEFAULTS[name]) == count):
+        return None
+    if name in TEXTS:
+        return text_array(values)
+    if name in JSONS:
+        return SEPARATOR.join(["" if text is None else text for text in values])
+    if name in NUMBERS:
+        return f"{{{','.join(['NULL' if number is None else str(number) for number in values])}}}"
+    if name == "limits":
+        # Lists of several lengths are no array of PostgreSQL.
+        return SEPARATOR.join([(to_json(names, name) or "") if names else "" for names in values])
+    return list(values)
+
+
+def text_array(values: Sequence[str | None]) -> str:
+    """Return the text of an array of texts, none of which contains NUL."""
+    if None in values:
+        return f"{{{','.join(['NULL' if text is None else text_array([text])[1:-1] for text in values])}}}"
+    joined = "\0".join(values)  # type: ignore[arg-type]  # no None is left
+    escaped = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
+    return f'{{"{escaped}"}}'

@@ -1,0 +1,1 @@
+SELECT count(*) FROM dbos.workflow_status WHERE status = 'ERROR';
