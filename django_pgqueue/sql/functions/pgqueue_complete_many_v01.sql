@@ -63,7 +63,8 @@ BEGIN
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
             n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
-        FROM placed AS n WHERE n.archive <> 'none'
+        FROM placed AS n
+        WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
         array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
@@ -79,9 +80,7 @@ BEGIN
     PERFORM pgqueue_record_departures(v_limited) WHERE v_limited IS NOT NULL;
     PERFORM pgqueue_record_outcomes(v_ended, false) WHERE v_ended IS NOT NULL;
     PERFORM pgqueue_release_keys(v_keys) WHERE v_keys IS NOT NULL;
-    IF v_unarchived IS NOT NULL THEN
-        PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
-    END IF;
+    PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now) WHERE v_unarchived IS NOT NULL;
     PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived) WHERE v_events;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

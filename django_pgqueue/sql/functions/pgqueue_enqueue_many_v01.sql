@@ -113,8 +113,7 @@ BEGIN
         SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, 'null'), i.body, i.headers, coalesce(i.priority, 0),
             i.due_at, CASE WHEN i.due_at > v_now OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END,
             coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
-            CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key
-        FROM input AS i ORDER BY i.place
+            CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key FROM input AS i ORDER BY i.place
     )
     SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
 END;

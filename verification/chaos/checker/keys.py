@@ -17,8 +17,10 @@ Key = tuple[int, str]
 
 @dataclass(slots=True)
 class Line:
-    """The live messages of a key. ``places``: where each stands, and since when all can see it; ``holder``: the one that
-    was delivered and is not settled."""
+    """The live messages of a key.
+
+    ``places``: where each stands, and when it was committed; ``holder``: the one that was delivered and is not settled.
+    """
 
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     holder: int | None = None
