@@ -53,6 +53,7 @@ class NewMessage:
     dedupe_key: str | None = None
     limits: Iterable[str | Limit] | None = None
     cost: int | None = None
+    order_key: str | None = None
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -70,6 +71,7 @@ class EnqueueOptions(TypedDict, total=False):
     dedupe_key: str | None
     limits: Iterable[str | Limit] | None
     cost: int | None
+    order_key: str | None
     on_refused: Literal["raise", "return"]
     using: str | None
 
