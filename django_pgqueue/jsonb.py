@@ -79,6 +79,9 @@ def limit_size(size: int, what: str, most: int | None = None) -> None:
         )
 
 
+DECODER = json.JSONDecoder()
+
+
 def from_json(text: str | None) -> Any:
-    """Return the value of JSON text; None stays None."""
-    return None if text is None else json.loads(text)
+    """Return the value of JSON text as PostgreSQL writes it, without spaces around it; None stays None."""
+    return None if text is None else DECODER.raw_decode(text)[0]

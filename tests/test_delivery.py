@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 
 from django_pgqueue import Cancelled, Delivery
+from django_pgqueue.lifecycle.binding import to_delivery
 from django_pgqueue.payloads import converted
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -37,3 +40,21 @@ def test_the_copy_with_a_typed_payload_is_cancelled_with_the_delivery(delivery: 
     copy = converted(delivery, lambda value, path: [value])
     delivery.cancellation.request()
     assert (copy.payload, copy.cancelled, delivery.payload) == ([None], True, None)
+
+
+def test_a_delivery_from_a_row_is_complete_and_frozen_as_any_other() -> None:
+    token, moment = uuid4(), "2030-01-01 00:00:00+00"
+    row = (1, "c", "h", '{"n": 1}', b"x", '{"h": 2}', 3, 4, 5, token, moment, "[6]", moment, moment, '{"t": 7}', None)
+    found = to_delivery("q", row, "w")
+    assert found == Delivery(
+        id=1, queue="q", channel="c", handler="h", payload={"n": 1}, body=b"x", headers={"h": 2}, priority=3, attempt=4,
+        max_attempts=5, token=token, lease_expires_at=NOW, state=[6], created_at=NOW, dequeue_at=NOW,
+        channel_context={"t": 7}, last_leased_at=None, worker="w",
+    )  # fmt: skip
+    assert type(found) is Delivery
+    assert not found.cancelled
+    assert replace(found, id=8).id == 8
+    with pytest.raises(FrozenInstanceError):
+        found.id = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del found.token  # type: ignore[misc]

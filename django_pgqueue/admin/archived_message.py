@@ -43,7 +43,7 @@ class ArchivedMessageAdmin(ContentAdmin):
         (None, {"fields": ["id", "channel_shown", "handler", "outcome_shown"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "result_shown", "state_shown"]}),
-        (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key"]}),
+        (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key", "order_key"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "archived_at"]}),
     ]
 

@@ -73,7 +73,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         (None, {"fields": ["id", "channel_shown", "handler", "reason", "details_shown", "fate"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
-        (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "worker"]}),
+        (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "order_key", "worker"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "dead_at", "redriven_at"]}),
     ]
 

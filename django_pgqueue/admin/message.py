@@ -53,16 +53,16 @@ class MessageAdmin(BulkActionsAdmin):
         HolderFilter,
         WaitingFilter,
     ]
-    search_fields = ["=id", "=dedupe_key", "=handler"]
-    search_help_text = _("An id, the whole of a dedupe key or handler, or payload.customer=42.")
-    exact_search = ("dedupe_key", "handler")
+    search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
+    search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
+    exact_search = ("dedupe_key", "order_key", "handler")
     actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
     fieldsets = [
         (None, {"fields": ["id", "channel_link", "handler", "state_now", "attempts_of"]}),
         (_("Why is it not running?"), {"fields": ["explanation"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
-        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
+        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "order_key", "cancel_reason"]}),
         (_("Shared limits"), {"fields": ["limits_shown", "waits_for_shown", "cost"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": [*TIMES]}),
@@ -127,7 +127,8 @@ class MessageAdmin(BulkActionsAdmin):
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         if message.waits_for is not None:
-            return rendering.badge(_("waits for a limit"), "late")
+            waits = _("waits for its order key") if message.waits_for < 0 else _("waits for a limit")
+            return rendering.badge(waits, "late")
         return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
 
     def actions_on(self, item: Message) -> dict[str, StrOrPromise]:

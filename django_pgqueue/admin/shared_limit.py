@@ -15,10 +15,10 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue import limits as declarations
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import LeanChangeList
+from django_pgqueue.admin.breaker import BreakerAdmin, breaker_badge, open_breakers
 from django_pgqueue.admin.limit_filters import PausedFilter
 from django_pgqueue.admin.limit_form import LimitForm
 from django_pgqueue.admin.limit_usage import LimitUsage, handlers_of_limit, limit_usage
-from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.limit_drop import limit_drop
 from django_pgqueue.lifecycle.limit_pause import limit_pause
@@ -34,25 +34,28 @@ class LimitChangeList(LeanChangeList):
         super().get_results(request)
         limits = list(self.result_list)
         usage = limit_usage([limit.pk for limit in limits], using=alias(None))
+        found = open_breakers(limits, using=alias(None))
         for limit in limits:
             limit.usage = usage.get(limit.pk, LimitUsage(0, 0, None, 0))
+            limit.breaker = found.get(limit.pk)
         self.result_list = limits
 
 
 @admin.register(SharedLimit)
-class SharedLimitAdmin(PausableAdmin):
+class SharedLimitAdmin(BreakerAdmin):
     form = LimitForm
     list_display = ["name_shown", "state", "places", "cost", "tokens", "waiting", "rate"]
     list_filter = [PausedFilter]
     list_per_page = 50
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    actions = ["pause", "resume"]
+    actions = ["pause", "resume", "open_breaker", "close_breaker"]
     pause_consequence = _(
         "No more messages that have these limits are delivered until you resume them. Enqueue goes on, and other "
         "messages of the same channels are delivered."
     )
     settings = ["max_concurrency", "max_cost", "release_interval", "release_burst", "handlers"]
+    breaker_now = ["state", "waiting", "opened_at", "closed_at", "openings", "handlers_shown", "created_at"]
     now = ["places", "cost", "tokens", "waiting", "paused_at", "paused_until", "pause_reason", "origin", "created_at"]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
@@ -62,9 +65,12 @@ class SharedLimitAdmin(PausableAdmin):
         limit: Any = super().get_object(request, object_id, from_field)
         if limit is not None:
             limit.usage = limit_usage([limit.pk], using=alias(None)).get(limit.pk, LimitUsage(0, 0, None, 0))
+            limit.breaker = open_breakers([limit], using=alias(None)).get(limit.pk)
         return limit
 
     def get_fieldsets(self, request: HttpRequest, obj: SharedLimit | None = None) -> Any:
+        if obj is not None and obj.breaker_failures is not None:
+            return [(None, {"fields": ["name", "breaker_shown", *self.breaker_now]})]
         shown = [
             name if name != "handlers" or not self.is_fixed(request, obj) else "handlers_shown"
             for name in self.settings
@@ -76,11 +82,15 @@ class SharedLimitAdmin(PausableAdmin):
         """Return the read-only fields. A worker that starts overwrites a declared limit, so an edit would not last."""
         if obj is None:
             return []
+        if obj.breaker_failures is not None:
+            return ["name", "breaker_shown", *self.breaker_now]
         fixed = [*self.settings[:-1], "handlers_shown"] if self.is_fixed(request, obj) else []
         return ["name", *fixed, *self.now]
 
     def is_fixed(self, request: HttpRequest, obj: SharedLimit | None) -> bool:
         """Return whether the settings cannot be edited: they are declared, or the user may only look."""
+        if obj is not None and obj.breaker_failures is not None:
+            return True
         return obj is not None and (self.is_declared(obj) or not self.has_change_permission(request, obj))
 
     def is_declared(self, limit: SharedLimit) -> bool:
@@ -125,8 +135,10 @@ class SharedLimitAdmin(PausableAdmin):
         return rendering.name(limit.name)
 
     @admin.display(description=_("state"))
-    def state(self, limit: SharedLimit) -> str:
-        """Return a badge: open, or paused with its reason and its end."""
+    def state(self, limit: Any) -> str:
+        """Return a badge: open, or paused with its reason and its end; the state of a breaker."""
+        if limit.breaker_failures is not None:
+            return breaker_badge(limit.breaker)
         if limit.paused_at:
             return rendering.paused(limit.pause_reason, limit.paused_until)
         return rendering.badge(_("open"), "good")

@@ -15,6 +15,7 @@ from django.db import DatabaseError
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import (
     archive,
+    breakers,
     clock,
     counters,
     drift,
@@ -40,8 +41,8 @@ Examination = Callable[[str, Limits], Iterable[Finding]]
 EXAMINATIONS: dict[str, Examination] = {
     module.__name__.rpartition(".")[2]: module.examine
     for module in (
-        drift, indexes, waiting, shared_limits, orphans, handlers, housekeeping, counters, horizon, storage, vacuum,
-        archive, notifications, clock,
+        drift, indexes, waiting, shared_limits, breakers, orphans, handlers, housekeeping, counters, horizon, storage,
+        vacuum, archive, notifications, clock,
     )
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})

@@ -33,7 +33,7 @@ HANDLERS = """
 SELECT l.name::text, h.handler::text
 FROM pgqueue_limit_handler AS h
 JOIN pgqueue_limit AS l ON l.id = h.limit_id
-WHERE NOT EXISTS (
+WHERE NOT h.breaker AND NOT EXISTS (
     SELECT FROM pgqueue_worker AS w
     WHERE w.heartbeat_at >= clock_timestamp() - %s::interval AND (w.handlers IS NULL OR w.handlers ? h.handler))
 ORDER BY l.name, h.handler

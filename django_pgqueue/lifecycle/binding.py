@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django_pgqueue import codecs
-from django_pgqueue.delivery import Delivery, Leased
+from django_pgqueue.delivery import Cancellation, Delivery, Leased, UnsealedDelivery
 from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage
 from django_pgqueue.jsonb import from_json
 
@@ -127,23 +127,25 @@ def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> 
         place = codecs.Place(queue, row[1], lambda: context)
         payload, state = codecs.opened(payload, place), codecs.opened(state, place)
         body = codecs.opened_body(body, place)
-    return Delivery(
-        id=row[0],
-        queue=queue,
-        channel=row[1],
-        handler=row[2],
-        payload=payload,
-        body=body,
-        headers=headers_of(from_json(row[5])),
-        priority=row[6],
-        attempt=row[7],
-        max_attempts=row[8],
-        token=row[9],
-        lease_expires_at=moment_of_text(row[10]),
-        state=state,
-        created_at=datetime.fromisoformat(row[12]),
-        dequeue_at=datetime.fromisoformat(row[13]),
-        channel_context=context,
-        last_leased_at=moment_of_text(row[15]),
-        worker=worker,
-    )
+    delivery: Any = UnsealedDelivery.__new__(UnsealedDelivery)  # the fields of a Delivery are read-only
+    delivery.id = row[0]
+    delivery.queue = queue
+    delivery.channel = row[1]
+    delivery.handler = row[2]
+    delivery.payload = payload
+    delivery.body = body
+    delivery.headers = headers_of(from_json(row[5]))
+    delivery.priority = row[6]
+    delivery.attempt = row[7]
+    delivery.max_attempts = row[8]
+    delivery.token = row[9]
+    delivery.lease_expires_at = moment_of_text(row[10])
+    delivery.state = state
+    delivery.created_at = datetime.fromisoformat(row[12])
+    delivery.dequeue_at = datetime.fromisoformat(row[13])
+    delivery.channel_context = context
+    delivery.last_leased_at = moment_of_text(row[15])
+    delivery.worker = worker
+    delivery.cancellation = Cancellation()
+    sealed: Delivery = delivery.seal()
+    return sealed

@@ -38,7 +38,7 @@ ONE = """
 SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
-    p_create_channel => %s::boolean, p_wait => %s::interval)
+    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """
 # The moment as text: see binding.py. chr(31): SEPARATOR.
 MANY = """
@@ -59,6 +59,7 @@ SELECT id, outcome, created_at::text, dropped_ids, refusal FROM pgqueue_enqueue_
     p_dedupe_keys => %(dedupe_key)s::text[],
     p_limits => string_to_array(%(limits)s::text, chr(31), '')::jsonb[],
     p_costs => %(cost)s::integer[],
+    p_order_keys => %(order_key)s::text[],
     p_create_channel => %(create_channel)s::boolean,
     p_partial => %(partial)s::boolean,
     p_wait => %(wait)s::interval)
@@ -81,6 +82,7 @@ def enqueue(
     dedupe_key: str | None = None,
     limits: Iterable[str | Limit] | None = None,
     cost: int | None = None,
+    order_key: str | None = None,
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
@@ -99,6 +101,10 @@ def enqueue(
     blocks no others, while one of them is full. ``cost``: the tokens that it takes of rates, and its part of
     ``max_cost``; default 1.
 
+    ``order_key``: 1 to 200 characters. Messages of the channel with the same key are delivered one after the other, in
+    the order of their ids: the next one when the one before it is settled, also through retries and deferrals. Other
+    messages of the channel go on.
+
     ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
     default: the queue's.
 
@@ -110,7 +116,7 @@ def enqueue(
     message = NewMessage(
         handler=name, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
         dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
-        limits=limits, cost=cost,
+        limits=limits, cost=cost, order_key=order_key,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)

@@ -36,6 +36,7 @@ class Bound(NamedTuple):
     dedupe_key: str | None
     limits: list[str] | None
     cost: int | None
+    order_key: str | None
 
 
 def by_name(message: NewMessage) -> NewMessage:
@@ -73,6 +74,7 @@ def bind(message: NewMessage) -> Bound:
         optional_text(message.dedupe_key, "dedupe_key"),
         limits_of(message, known),
         None if message.cost is None else checked_whole(message.cost, "cost", least=1),
+        optional_text(message.order_key, "order_key"),
     )
 
 

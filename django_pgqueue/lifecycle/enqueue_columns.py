@@ -36,6 +36,7 @@ TYPES: dict[str, set[type]] = {
     "dequeue_at": {datetime, NoneType},
     "delay": {timedelta, NoneType},
     "dedupe_key": {str, NoneType},
+    "order_key": {str, NoneType},
 }
 """The types that the fields of a message may have, unless ``bind`` looks at it. The payload may have any."""
 CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -46,13 +47,14 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "dequeue_at": partial(aware, what="dequeue_at"),
     "delay": partial(checked_duration, what="delay"),
     "dedupe_key": partial(optional_text, what="dedupe_key"),
+    "order_key": partial(optional_text, what="order_key"),
 }
 
 SEPARATOR = "\x1f"
 """Separates the JSON texts of a column: JSON has no control characters."""
 DEFAULTS = {"channel": "default", "queue": "default", "priority": 0, "max_attempts": 5}
 """The values that the SQL function takes for a column that is not sent."""
-TEXTS = {"channel", "queue", "handler", "dedupe_key"}
+TEXTS = {"channel", "queue", "handler", "dedupe_key", "order_key"}
 JSONS = {"payload", "headers"}
 NUMBERS = {"priority", "max_attempts", "cost"}
 

@@ -1,6 +1,7 @@
 import datetime
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.functions.comparison
 import django_pgqueue.models.counts
 import django_pgqueue.models.expressions
 import django_pgqueue.models.schedule
@@ -40,6 +41,7 @@ class Migration(migrations.Migration):
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
                 ('dedupe_key', models.CharField(max_length=200, null=True)),
+                ('order_key', models.CharField(max_length=200, null=True)),
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
@@ -143,6 +145,8 @@ class Migration(migrations.Migration):
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),
                 ('dedupe_key', models.CharField(max_length=200, null=True)),
+                ('order_key', models.CharField(max_length=200, null=True)),
+                ('order_place', models.BigIntegerField(null=True)),
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('redriven_at', models.DateTimeField(null=True)),
@@ -173,9 +177,11 @@ class Migration(migrations.Migration):
                 ('backoff_factor', models.FloatField(blank=True, help_text='How the pause grows, with jitter. Empty: 2. 1: constant, without jitter.', null=True)),
                 ('backoff_longest', models.DurationField(blank=True, help_text='The longest pause. Empty: one hour.', null=True)),
                 ('dedupe_key', models.CharField(blank=True, max_length=200, null=True)),
+                ('order_key', models.CharField(blank=True, help_text='Messages of a channel with the same key are delivered one after the other, in order.', max_length=200, null=True)),
+                ('order_place', models.BigIntegerField(editable=False, help_text='Its place among the messages of its order key. Empty: its id. A redrive sets the first id.', null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(editable=False, help_text='The ids of its shared limits.', null=True)),
                 ('cost', models.PositiveIntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
-                ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for.', null=True)),
+                ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
                 ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
@@ -545,6 +551,10 @@ class Migration(migrations.Migration):
             model_name='message',
             index=models.Index(condition=models.Q(('promoted_for__isnull', False)), fields=['promoted_for', 'channel'], name='pgqueue_message_promoted'),
         ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(models.F('channel'), models.F('order_key'), django.db.models.functions.comparison.Coalesce('leased_at', 'last_leased_at'), django.db.models.functions.comparison.Coalesce('order_place', 'id'), condition=models.Q(('order_key__isnull', False)), name='pgqueue_message_order'),
+        ),
         migrations.AddConstraint(
             model_name='message',
             constraint=models.UniqueConstraint(condition=models.Q(('dedupe_key__isnull', False)), fields=('channel', 'dedupe_key'), name='pgqueue_message_dedupe'),
@@ -554,7 +564,7 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_breaker_outcome",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note, pgqueue_breaker_outcome",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
                 "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room, pgqueue_ended",
             ],

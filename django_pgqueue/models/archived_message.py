@@ -40,6 +40,7 @@ class ArchivedMessage(models.Model):
     state = Json(null=True)
     errors = Json(null=True)
     dedupe_key = models.CharField(max_length=200, null=True)
+    order_key = models.CharField(max_length=200, null=True)
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)
     started_at = Moment(null=True)

@@ -48,6 +48,8 @@ class DeadLetter(models.Model):
     state = Json(null=True)
     errors = Json(null=True)
     dedupe_key = models.CharField(max_length=200, null=True)
+    order_key = models.CharField(max_length=200, null=True)
+    order_place = models.BigIntegerField(null=True)
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)
     redriven_at = Moment(null=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pgtrigger
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.channel import Channel
@@ -45,12 +46,25 @@ class Message(models.Model):
     )
     backoff_longest = Span(null=True, blank=True, help_text=_("The longest pause. Empty: one hour."))
     dedupe_key = models.CharField(max_length=200, null=True, blank=True)
+    order_key = models.CharField(
+        max_length=200,
+        null=True,
+        blank=True,
+        help_text=_("Messages of a channel with the same key are delivered one after the other, in order."),
+    )
+    order_place = models.BigIntegerField(
+        null=True,
+        editable=False,
+        help_text=_("Its place among the messages of its order key. Empty: its id. A redrive sets the first id."),
+    )
     limits = Ids(null=True, editable=False, help_text=_("The ids of its shared limits."))
     cost = models.PositiveIntegerField(
         null=True, blank=True, help_text=_("The tokens of rates, and the part of max_cost, that it takes. Empty: 1.")
     )
     waits_for = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The id of the shared limit that it waits for.")
+        null=True,
+        editable=False,
+        help_text=_("The id of the shared limit that it waits for. -1: it waits for a message of its order key."),
     )
     promoted_for = models.BigIntegerField(
         null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
@@ -89,7 +103,7 @@ class Message(models.Model):
                 fields=["lease_expires_at"], name="pgqueue_message_expiry", condition=Q(lease_expires_at__isnull=False)
             ),
             models.Index(fields=["channel", "dequeue_at"], name="pgqueue_message_scheduled", condition=Q(status=3)),
-            # Those of them that wait for their time; the others wait for a shared limit.
+            # Those of them that wait for their time; the others wait for a shared limit, or for their order key.
             models.Index(
                 fields=["dequeue_at"], name="pgqueue_message_due", condition=Q(status=3, waits_for__isnull=True)
             ),
@@ -106,6 +120,15 @@ class Message(models.Model):
                 fields=["promoted_for", "channel"],
                 name="pgqueue_message_promoted",
                 condition=Q(promoted_for__isnull=False),
+            ),
+            # The first of a key is the one that was delivered and is not settled, then the one with the least place.
+            models.Index(
+                F("channel"),
+                F("order_key"),
+                Coalesce("leased_at", "last_leased_at"),
+                Coalesce("order_place", "id"),
+                name="pgqueue_message_order",
+                condition=Q(order_key__isnull=False),
             ),
         ]
         constraints = [

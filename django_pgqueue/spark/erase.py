@@ -6,7 +6,6 @@ day as it was or erased; run it again. With a source, the database learns how ma
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -142,7 +141,7 @@ def without(
         staged.unlink()
         return None
     more = {"created_days": sorted(day.isoformat() for day in created)} if created else {}
-    return dataclasses.replace(writing.staged(staged, **more), replaces=path.name)
+    return writing.staged(staged, **more)
 
 
 def remaining(file: Any, table: str, queue: str, names: list[str]) -> Iterator[pa.RecordBatch]:

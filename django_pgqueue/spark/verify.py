@@ -121,13 +121,17 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
 def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
     """Yield a text for each day on which lake and database differ, up to the horizon of the last export."""
     from django_pgqueue.spark.export.archive import find_partitions
-    from django_pgqueue.spark.export.register import check_identity
+    from django_pgqueue.spark.export.losses import loss_text
+    from django_pgqueue.spark.export.register import check_identity, lost_rows
     from django_pgqueue.spark.export.repair import rows_in_database
 
     check_identity(lake, source.identity(), adopt=False)
     exported = lake.state.get("exported_xid", 0)
     counted = {table: lake.state.get("rows", {}).get(table, {}) for table in ("archive", "dead_letter")}
     with source.connect() as connection, source.errors():
+        for lost, rows in sorted(lost_rows(connection, lake).items()):
+            if date.fromisoformat(lost) >= since:
+                yield f"archive: {loss_text(lost, rows)}"
         partitions = [(part, part.day) for part in find_partitions(connection) if part.day and part.blocks]
         for partition, day in partitions:
             if day < since:

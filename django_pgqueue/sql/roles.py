@@ -12,7 +12,7 @@ READ = "SELECT"
 # The columns of a message that an enqueuer may set; the functions set the others.
 GIVEN = (
     "channel_id", "handler", "payload", "body", "headers", "priority", "dequeue_at", "max_attempts", "backoff",
-    "backoff_factor", "backoff_longest", "dedupe_key",
+    "backoff_factor", "backoff_longest", "dedupe_key", "order_key",
 )  # fmt: skip
 LIMITS = (
     "name", "max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight", "archive",
@@ -30,7 +30,7 @@ TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
     "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place",
-    "spent", "meter", "breaker_outcome",
+    "spent", "meter", "breaker_outcome", "order_note",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -88,7 +88,7 @@ READER = ClientKind(
     "reader",
     (
         "explain_channel", "explain_message", "metrics", "peek", "health", "limit_health", "held_channels", "waiting",
-        "find_unreachable", "histogram_percentile",
+        "find_unreachable", "breakers", "histogram_percentile",
     ),
     tuple(TableRight(READ, table, "look at it") for table in TABLES),
 )  # fmt: skip

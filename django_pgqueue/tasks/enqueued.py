@@ -37,7 +37,7 @@ def without_repetition(call: Call, backend: TaskHome) -> Task:
     ``get_result`` cannot distinguish these from the definition, and the two results must be equal.
     """
     defined = registry.find_task(call.task.module_path) or call.task
-    values = {name: getattr(call.task, name, None) for name in ("channel", "dedupe_key", "max_attempts")}
+    values = {name: getattr(call.task, name, None) for name in ("channel", "dedupe_key", "order_key", "max_attempts")}
     given = {name: value for name, value in values.items() if value not in (None, getattr(defined, name, None))}
     if not given:
         return call.task

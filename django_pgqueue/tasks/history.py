@@ -56,7 +56,10 @@ def result_of(result_id: str) -> TaskResult:
     backend = aliases.alias_of_message(row.payload, task)
     history = [entry for each in rows for entry in error_entries(each.errors)]
     started = [at for each in rows if (at := started_at(each)) is not None]
-    facts = {"channel": channel_of(row), "dedupe_key": row.dedupe_key, "max_attempts": row.max_attempts}
+    facts = {
+        "channel": channel_of(row), "dedupe_key": row.dedupe_key, "order_key": row.order_key,
+        "max_attempts": row.max_attempts,
+    }  # fmt: skip
     ours: Any = aliases.own_backends().get(backend)
     if ours is not None:
         facts = as_defined(ours, Call(task, args, kwargs), facts)

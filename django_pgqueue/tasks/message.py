@@ -55,6 +55,7 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
         max_attempts=max_attempts,
         backoff=backoff,
         dedupe_key=option("dedupe_key"),
+        order_key=option("order_key"),
     )
 
 
@@ -77,13 +78,14 @@ def text_option(name: str, option: TextOption, call: Call) -> str | None:
 def as_defined(backend: TaskHome, definition: Call, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``facts`` without those that follow from the definition of the task.
 
-    ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel, dedupe_key and
-    max_attempts of the message. With this, a task that is read equals the one that was enqueued.
+    ``definition``: the task as it is defined, with the arguments of the call. ``facts``: channel,
+    dedupe_key, order_key and max_attempts of the message. With this, a task that is read equals the one that was
+    enqueued.
     """
     try:
         own = message_of(backend, definition)
         by_itself = {
-            "channel": own.channel, "dedupe_key": own.dedupe_key,
+            "channel": own.channel, "dedupe_key": own.dedupe_key, "order_key": own.order_key,
             "max_attempts": retry_policy(definition.task.module_path, own.max_attempts)[0],
         }  # fmt: skip
     except Exception:  # a function of the project, with arguments that may have been edited

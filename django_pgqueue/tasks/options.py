@@ -26,6 +26,7 @@ class Options:
 
     channel: TextOption = None
     dedupe_key: TextOption = None
+    order_key: TextOption = None
     max_attempts: int | None = None
     backoff: Policy | BackoffFunction | None = None
     atomic: bool = False
@@ -49,6 +50,7 @@ def options(
     *,
     channel: TextOption = None,
     dedupe_key: TextOption = None,
+    order_key: TextOption = None,
     max_attempts: int | None = None,
     backoff: Policy | BackoffFunction | None = None,
     atomic: bool = False,
@@ -60,17 +62,18 @@ def options(
     """Set how the decorated task is queued and run; it stands above or below ``@task``.
 
     ``channel``: the name of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one
-    is not enqueued. Both are texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``,
-    ``atomic``, ``timeout``, ``concurrency``, ``process``, ``archive``: as of :func:`django_pgqueue.handler`. The
-    result of a task that is archived as ``outcome`` or ``none`` cannot be fetched.
+    is not enqueued. ``order_key``: tasks of the channel with this key run one after the other, in order. These are
+    texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``, ``atomic``, ``timeout``,
+    ``concurrency``, ``process``, ``archive``: as of :func:`django_pgqueue.handler`. The result of a task that is
+    archived as ``outcome`` or ``none`` cannot be fetched.
 
     Raises ValueError for wrong values, and for options that exclude each other.
     """
     given = Options(
-        channel=channel, dedupe_key=dedupe_key, max_attempts=max_attempts, backoff=backoff, atomic=atomic,
-        timeout=timeout, concurrency=concurrency, process=process, archive=archive,
+        channel=channel, dedupe_key=dedupe_key, order_key=order_key, max_attempts=max_attempts, backoff=backoff,
+        atomic=atomic, timeout=timeout, concurrency=concurrency, process=process, archive=archive,
     )  # fmt: skip
-    for name, value in (("channel", channel), ("dedupe_key", dedupe_key)):
+    for name, value in (("channel", channel), ("dedupe_key", dedupe_key), ("order_key", order_key)):
         if not (value is None or callable(value) or (isinstance(value, str) and 1 <= len(value) <= 200)):
             raise ValueError(f"{name} is {value!r}: it takes a text of 1 to 200 characters, or a function.")
 

@@ -18,12 +18,14 @@ class PgQueueTask(Task):
 
     None means the value of the definition's @options, then of the backend, then of the settings. ``channel``: the name
     of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one is not enqueued.
-    ``max_attempts``, ``backoff``: the retry policy. ``headers``: JSON beside the arguments, the context of the call.
+    ``order_key``: tasks of the channel with this key run one after the other, in order. ``max_attempts``, ``backoff``:
+    the retry policy. ``headers``: JSON beside the arguments, the context of the call.
     Tasks that differ in ``backoff`` or ``headers`` alone are equal, because these cannot be read back for a result.
     """
 
     channel: str | None = None
     dedupe_key: str | None = None
+    order_key: str | None = None
     max_attempts: int | None = None
     # The archive does not keep the back-off, and ENQUEUE_CONTEXT adds to the headers.
     backoff: Policy | None = field(default=None, compare=False)
@@ -38,6 +40,7 @@ class PgQueueTask(Task):
         backend: str | None = None,
         channel: str | None = None,
         dedupe_key: str | None = None,
+        order_key: str | None = None,
         max_attempts: int | None = None,
         backoff: Policy | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -45,8 +48,8 @@ class PgQueueTask(Task):
         """Return a copy of the task with other values for one call; None keeps a value. Raises InvalidTask."""
         given: dict[str, Any] = {
             "priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend,
-            "channel": channel, "dedupe_key": dedupe_key, "max_attempts": max_attempts, "backoff": backoff,
-            "headers": headers,
+            "channel": channel, "dedupe_key": dedupe_key, "order_key": order_key,
+            "max_attempts": max_attempts, "backoff": backoff, "headers": headers,
         }  # fmt: skip
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
@@ -59,7 +62,7 @@ def check_task(task: Task) -> None:
         raise InvalidTask("The name of the queue has to have 1 to 100 characters.")
     if not isinstance(task, PgQueueTask):
         return
-    for name in ("channel", "dedupe_key"):
+    for name in ("channel", "dedupe_key", "order_key"):
         value = getattr(task, name)
         if value is not None and not (isinstance(value, str) and 1 <= len(value) <= 200):
             raise InvalidTask(f"{name} must be a text of 1 to 200 characters, not {value!r}.")

@@ -110,23 +110,28 @@ def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence
     :func:`opened_connections`. ``deliveries``: those of the handler; empty for the connection that all async handlers
     share, where the log line cannot name one.
     """
-    who = f"the handler of {', '.join(map(label, deliveries))}" if deliveries else "an async handler"
-    extra: dict[str, Any] = {"event": "transaction_left_open"}
-    if deliveries:
-        first = deliveries[0]
-        extra |= {"message_id": first.id, "queue": first.queue, "channel": first.channel}
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
-        logger.warning(
-            "%s left a transaction open on %r: it is rolled back. Use transaction.atomic() as a context manager",
-            who, connection.alias, extra=extra,
-        )  # fmt: skip
+        log_left_open(connection.alias, deliveries)
         # As connect() does. Inside of an atomic block, Django would not connect again.
         connection.in_atomic_block = connection.needs_rollback = False
         connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
         with suppress(Error):
             connection.close()
+
+
+def log_left_open(alias: str, deliveries: Sequence[Delivery]) -> None:
+    """Log the handler that left a transaction open on the database ``alias``; see :func:`end_transactions`."""
+    who = f"the handler of {', '.join(map(label, deliveries))}" if deliveries else "an async handler"
+    extra: dict[str, Any] = {"event": "transaction_left_open"}
+    if deliveries:
+        first = deliveries[0]
+        extra |= {"message_id": first.id, "queue": first.queue, "channel": first.channel}
+    logger.warning(
+        "%s left a transaction open on %r: it is rolled back. Use transaction.atomic() as a context manager",
+        who, alias, extra=extra,
+    )  # fmt: skip
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:

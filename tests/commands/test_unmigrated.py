@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "queueevents": ["on", "default"],
     "queueexplain": ["--message", "1"],
     "queuegrants": ["reader", "--role", "someone"],
+    "queuebreaker": ["list"],
     "queuehealth": [],
     "queueimport": ["procrastinate"],
     "queuemessages": ["cancel", "1"],

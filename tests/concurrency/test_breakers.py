@@ -228,7 +228,7 @@ def test_a_closed_breaker_lets_dequeues_run_beside_each_other(session: Session, 
     assert len(dequeue(session)) == 1
 
 
-def test_what_waits_goes_on_when_the_breaker_is_taken_away(session: Session) -> None:
+def test_waiting_messages_go_on_when_the_breaker_is_taken_away(session: Session) -> None:
     breaker_set(session)
     fail(session, 3)
     enqueue(session, "a")
@@ -279,7 +279,7 @@ def test_a_sleeping_worker_is_woken_for_the_next_try(session: Session) -> None:
     assert not one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
-def test_what_no_breaker_needs_is_pruned_and_openings_stay_counted(session: Session) -> None:
+def test_outcomes_that_no_breaker_needs_are_pruned_and_openings_stay_counted(session: Session) -> None:
     breaker_set(session, per="channel")
     fail(session, 3, "a")
     enqueue(session, "a")

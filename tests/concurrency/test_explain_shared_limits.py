@@ -45,3 +45,16 @@ def test_explain_says_why_a_handler_is_paused(session: Session, channels: None) 
     session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
 
     assert reasons(session, message)["shared_limit_paused"].endswith(". Reason: Stripe is down")
+
+
+def test_explain_names_the_message_of_the_order_key_that_goes_before(session: Session, channels: None) -> None:
+    first, second = (enqueue(session, "a", order_key="invoice-7") for _ in range(2))
+    assert reasons(session, second)["waits_for_order_key"] == (
+        f"It waits for message {first} of the order key invoice-7, which is ready."
+    )
+    assert len(dequeue(session, 10)) == 1
+
+    assert reasons(session, second)["waits_for_order_key"] == (
+        f"It waits for message {first} of the order key invoice-7, which is leased."
+    )
+    assert "waits_for_order_key" not in reasons(session, first)

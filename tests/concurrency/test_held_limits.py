@@ -62,6 +62,7 @@ def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -
 def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -> None:
     limit_set(session, "stripe", release_interval="10 seconds", release_burst=10)
     [first, second] = send(session, "a", 2)
+    session.execute("UPDATE pgqueue_message SET status = 1, waits_for = NULL")
     now = one(session, "SELECT clock_timestamp()")
 
     for message, moment in ((first, now), (second, now - timedelta(seconds=0.9))):

@@ -17,7 +17,18 @@ from django.urls import path
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue, limit_pause, limit_set, retry
+from django_pgqueue import (
+    Breaker,
+    breaker_open,
+    breaker_set,
+    channel_set,
+    dead_letter,
+    dequeue,
+    enqueue,
+    limit_pause,
+    limit_set,
+    retry,
+)
 from django_pgqueue.contrib.prometheus.collector import QueueCollector
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
@@ -174,3 +185,22 @@ def test_every_metric_is_documented() -> None:
     documented = page("docs/reference/metrics.md")
     for family in families():
         assert f"`{family.name}`" in documented
+
+
+def test_open_breakers_are_counted_by_handler() -> None:
+    breaker_set("h", Breaker())
+    breaker_set("other", Breaker())
+    breaker_open("h")
+    dequeue()
+
+    found = {
+        family.name: [(s.labels["handler"], s.value) for s in family.samples]
+        for family in families()
+        if "breaker" in family.name
+    }
+
+    assert found == {
+        "pgqueue_breakers_open": [("h", 1), ("other", 0)],
+        "pgqueue_breaker_waiting": [("h", 2), ("other", 0)],
+        "pgqueue_breaker_openings_total": [("h", 1), ("other", 0)],
+    }

@@ -54,6 +54,11 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(newcomer: Newcomer) -
         assert " ".join(words.split()) in shown
 
 
+def test_the_tutorial_of_a_tenant_can_be_followed_from_an_empty_folder(newcomer: Newcomer) -> None:
+    page = "docs/tutorials/tenant.md"
+    newcomer.follow(blocks(REPOSITORY / page), page)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> None:

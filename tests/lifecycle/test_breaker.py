@@ -69,7 +69,7 @@ def test_one_of_a_channel_is_opened_and_closed_by_hand() -> None:
     assert [delivery.channel for delivery in dequeue(limit=10)] == ["a"]
 
 
-def test_what_is_wrong_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with refused(InvalidMessage, "has no breaker"):
         breaker_open("mail")
     breaker_set("mail", MAIL)
@@ -150,7 +150,7 @@ def test_a_change_of_its_numbers_leaves_it_open() -> None:
     assert set(SharedLimit.objects.values_list("breaker_failures", flat=True)) == {9}
 
 
-def test_what_is_no_breaker_is_refused_at_import() -> None:
+def test_an_invalid_breaker_is_refused_at_import() -> None:
     with pytest.raises(ValueError, match="it takes a Breaker"):
         handler("mail.send", breaker=5)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="160 characters at most"):

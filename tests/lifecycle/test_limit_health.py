@@ -148,7 +148,7 @@ def test_more_messages_of_a_limit_than_are_counted_are_not_complete() -> None:
         assert (row.waiting_for_limit, row.complete) == (most, complete_)
 
 
-def test_what_it_reads_does_not_grow_with_the_messages_that_wait() -> None:
+def test_the_blocks_that_it_reads_do_not_grow_with_the_messages_that_wait() -> None:
     limit_set("stripe", max_concurrency=1)
     limit_pause("stripe", reason="down")
     costs = []

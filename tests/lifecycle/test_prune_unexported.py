@@ -135,6 +135,18 @@ def test_without_the_setting_retention_does_not_ask(old: str, settings: Any):
     assert prune().partitions_dropped == 1
 
 
+def test_a_partition_that_is_dropped_too_early_is_counted_for_the_lakes_that_lack_it(
+    old: str, settings: Any, server_log: list[str]
+):
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=3)}
+    export({day(old): 2})
+    export({day(old): 2}, name="behind", xid=int(value("SELECT max(xid::text::bigint) FROM pgqueue_archived_message")))
+    assert prune().partitions_dropped == 1
+    assert Lake.objects.get(name="lake").lost == {}
+    assert Lake.objects.get(name="behind").lost == {day(old): 2}
+    assert server_log == [f"pgqueue: the archive of {day(old)} is dropped, and a lake lacks 2 of its messages"]
+
+
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_dead_letters_go_when_the_export_has_seen_their_transaction(is_seen: bool):
     enqueue("h")

@@ -84,11 +84,12 @@ def test_a_failed_attempt_names_its_start_and_so_does_its_dead_letter() -> None:
     [delivery] = leased_for_a_minute()
     sql("UPDATE pgqueue_message SET max_attempts = 2")
     retry(delivery, errors=[{"type": "ValueError"}], ran_seconds=[RAN.total_seconds()], delays=[timedelta()])
+    [first] = Message.objects.get().errors
     pass_time(minutes=1)
     [again] = dequeue()
     retry(again, errors=[{"type": "ValueError"}])
     letter = DeadLetter.objects.get()
-    [first, second] = letter.errors
+    [_, second] = letter.errors
     ran = datetime.fromisoformat(first["at"]) - datetime.fromisoformat(first["started_at"])
     assert abs(ran - RAN) < EXACT
     assert second["started_at"] is None

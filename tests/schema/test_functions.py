@@ -54,7 +54,13 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
         named = set(re.findall(r"\bpgqueue_\w+", code)) & (of_pipeline | tables)
         assert not named, (path.name, named)
         asked |= guarded
-    assert asked == {"pgqueue_erase_pipeline", "pgqueue_exported_xid", "pgqueue_is_exported", "pgqueue_is_streamed"}
+    assert asked == {
+        "pgqueue_erase_pipeline",
+        "pgqueue_exported_xid",
+        "pgqueue_is_exported",
+        "pgqueue_is_streamed",
+        "pgqueue_record_lost",
+    }
 
 
 def test_versions_have_no_gaps() -> None:
@@ -142,6 +148,7 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 INLINED = {
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity', 1) AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
+    "pgqueue_first_of_key": "SELECT f.* FROM pgqueue_first_of_key(1, 'invoice-7') AS f",
     "pgqueue_is_guarded": "SELECT pgqueue_is_guarded(q) FROM pgqueue_queue AS q",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",

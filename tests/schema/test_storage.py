@@ -59,10 +59,11 @@ def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> No
         "pgqueue_message_expiry",
         "pgqueue_message_scheduled",
         "pgqueue_message_dedupe",
-        # These have entries only for messages that are scheduled, or have shared limits.
+        # These have entries only for messages that are scheduled, or have shared limits or an order key.
         "pgqueue_message_due",
         "pgqueue_message_waiting",
         "pgqueue_message_promoted",
+        "pgqueue_message_order",
     }
 
 

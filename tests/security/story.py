@@ -60,6 +60,7 @@ class Story:
         yield self.call("kind, name, waiting", "limit_health()")
         yield self.call("queue, channel", "held_channels()")
         yield self.call("queue, channel", "waiting()")
+        yield self.call("handler, state", "breakers()")
         yield self.call("channel, problem", "find_unreachable()")
         yield self.call("*", "repair()")
         yield self.call("*", "remove_released()")

@@ -50,6 +50,7 @@ VERBS = """
     limit_health        .        .       x         x       x
     held_channels       .        .       x         x       x
     waiting             .        .       x         x       x
+    breakers            .        .       x         x       x
     find_unreachable    .        .       x         x       x
     histogram_percentile .       .       x         x       x
     remove_released     .        .       x         .       .
@@ -114,6 +115,7 @@ TABLES = """
     lane                .          .       S         S       S
     arrival             .          .       S         S       S
     gate                .          .       S         S       S
+    order_note          .          .       S         S       S
     departure           .          .       S         S       S
     channel_size        .          .       S         S       S
     floor               .          .       S         S       S
@@ -133,7 +135,7 @@ TABLES = """
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "
-GIVEN += "backoff_longest dedupe_key"
+GIVEN += "backoff_longest dedupe_key order_key"
 LIMITS = "name max_concurrency max_size full_policy release_interval release_burst weight archive ordered on_dead "
 LIMITS += "context paused_at pause_reason paused_until released_at"
 PLAN = "name handler queue channel payload headers priority cron every time_zone enabled missed missed_limit grace "

@@ -16,7 +16,8 @@ from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.spark.rows import fill_archive
+from django_pgqueue.spark.verify import compare
+from tests.spark.rows import DAY, fill_archive
 from tests.spark.test_export import Database, expected, ids
 from tests.support.sessions import Connect
 
@@ -62,9 +63,37 @@ def test_a_partition_that_is_dropped_while_it_is_read_is_reported(
 
     results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
 
-    assert list(find_losses(plan, results, {})) == [
+    assert list(find_losses(plan, results, {}, {})) == [
         "pgqueue_archived_message_20260314 was dropped while it was read: the lake does not have all of its rows."
     ]
+
+
+def test_late_rows_of_a_closed_day_that_retention_drops_are_counted_and_reported(
+    source: Source, database: Database, lake: Path
+) -> None:
+    """Nothing is new for the export, but 7 messages are lost. The export says it once, verify each time."""
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    fill_archive(database, 7)
+    database.execute("SELECT pgqueue_prune(p_archive_retention => '1 day')")
+
+    text = "7 messages of 2026-03-14 were dropped before the lake had them."
+    assert export(source, lake).losses == (text,)
+    assert export(source, lake).losses == ()
+    assert f"archive: {text}" in list(compare(ParquetLake.open(lake), source, DAY))
+    assert list(compare(ParquetLake.open(lake), source, DAY + timedelta(days=1))) == []
+    assert ids(lake) == list(range(min(ids(lake)), min(ids(lake)) + 10))
+
+
+def test_a_day_that_the_lake_has_is_dropped_without_a_report(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 10)
+    for _ in range(2):
+        export(source, lake)
+    database.execute("SELECT pgqueue_prune(p_archive_retention => '1 day')")
+
+    assert export(source, lake).losses == ()
+    assert list(compare(ParquetLake.open(lake), source, DAY)) == []
 
 
 def test_a_partition_that_was_dropped_between_two_exports_is_reported_once(

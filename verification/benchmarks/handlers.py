@@ -2,7 +2,10 @@
 
 import os
 import time
+from datetime import timedelta
+from urllib.request import urlopen
 
+from django_pgqueue.breakers import Breaker
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import handler
 
@@ -32,3 +35,16 @@ def stamp(delivery: Delivery) -> None:
     file = os.open(os.environ["PGQUEUE_STAMPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(file, f"{delivery.id} {now}\n".encode())
     os.close(file)
+
+
+@handler("benchmark.call")
+def call(delivery: Delivery) -> None:
+    """Call the server that the payload names. An answer that is an error raises."""
+    with urlopen(delivery.payload["url"], data=b"{}", timeout=5):
+        pass
+
+
+handler(
+    "benchmark.guarded_call",
+    breaker=Breaker(failures=5, within=timedelta(minutes=1), pause=timedelta(seconds=2)),
+)(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from . import bulk, capacity, from_python, growth, published, scripted, short_line, sparse
+from . import bulk, capacity, flaky, from_python, growth, published, scripted, short_line, sparse
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
@@ -219,6 +219,7 @@ SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "short-line": short_line.contests,
     "sparse": sparse.contests,
     "capacity": capacity.contests,
+    "flaky": flaky.contests,
     "enqueue": _enqueue,
     "bulk": _bulk,
     "from-python": from_python.contests,

@@ -9,10 +9,11 @@ from typing import Any
 import psycopg
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import Flaky
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from verification.chaos.sabotage.defects import Defect
 
+from .limit_machine import LimitMachine
 from .machine import QueueMachine
 from .operators import OperatorMachine
 from .sql import Queue
@@ -85,7 +86,39 @@ ARCHIVE = (
     ),
 )  # fmt: skip
 """Defects of partial archives: the channels of `verification.chaos` archive everything."""
-OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE)
+LIMITS = (
+    Defect(
+        "a paused shared limit has places", "limit_room", "p_limit.paused_at IS NOT NULL THEN 0", "false THEN 0"
+    ),
+    Defect("tokens are not taken", "lease_within", "v_rooms[v_at].tokens - v_message.cost", "v_rooms[v_at].tokens"),
+    Defect("a bucket holds more than the burst", "limit_room", "least(p_limit.release_burst, coalesce(", "(coalesce("),
+    Defect("cost in flight is not counted", "limit_room", "p_limit.max_cost - o.cost", "p_limit.max_cost"),
+    Defect("a correction of a cost is lost", "spend", "IF v_more <> 0 THEN", "IF false THEN"),
+    Defect(
+        "a correction of a cost is taken twice", "take_places", "WHERE s.ctid = ANY", "WHERE false AND s.ctid = ANY"
+    ),
+    Defect("the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false"),
+    Defect(
+        "a message that waits for a shared limit is not promoted", "promote_waiting",
+        "cardinality(v_ids) >= p_most", "true",
+    ),
+    Defect(
+        "a message of a paused queue keeps the place", "is_parked", "NOT pgqueue_queue_is_open(c.queue)", "false"
+    ),
+    Defect(
+        "leases of a queue do not count", "queue_allowance",
+        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency",
+    ),
+    Defect("the rate of a queue is not charged", "take_guarded", " + cardinality(v_taken.ids) * v_may.step", ""),
+    Defect("max_share is not looked at", "take_by_share", "least(p_most, CASE", "least(NULL::integer, CASE"),
+    Defect("shares are not looked at", "take_by_share", "CASE WHEN p_fair THEN 1 ELSE 2 END..2", "2..2"),
+    Defect(
+        "a dead letter does not pause its ordered channel", "dead_letter",
+        "PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping)", "PERFORM 1",
+    ),
+)  # fmt: skip
+"""Defects of limits, shares and order, which the machine of limits must notice."""
+OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS)
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -144,7 +177,9 @@ def installed(session: psycopg.Connection[Any], defect: Defect) -> Iterator[None
 
 def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
     """Return how the machine noticed the defect; empty: not at all."""
-    base = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
+    base: type[RuleBasedStateMachine] = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
+    if defect in LIMITS:
+        base = LimitMachine
     machine: Any = type("Machine", (base,), {"queue": queue, "steps": 0})
     with installed(queue.session, defect):
         try:

@@ -48,7 +48,8 @@ SELECT jsonb_build_object(
 """
 EMPTIED = (
     "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "gate", "channel_size",
-    "departure", "waiter", "floor", "tally", "unarchived", "unarchived_total",
+    "departure", "waiter", "floor", "tally", "unarchived", "unarchived_total", "limit", "limit_handler", "place",
+    "spent", "meter", "worker",
 )  # fmt: skip
 # The time of a message that may have been popped since.
 NEXT_AT = """SELECT us(coalesce((SELECT coalesce(m.held_until, m.dequeue_at) FROM pgqueue_message AS m WHERE m.id = %s),
@@ -122,7 +123,8 @@ class Queue:
         self.session.execute("; ".join(f"DELETE FROM pgqueue_{name}" for name in EMPTIED))
         self.session.execute(
             """
-            SELECT setval('pgqueue_channel_id_seq', 1, false), setval('pgqueue_message_id_seq', 1, false),
+            SELECT setval('pgqueue_channel_id_seq', 1, false), setval('pgqueue_limit_id_seq', 1, false),
+                setval('pgqueue_message_id_seq', 1, false),
                 setval('pgqueue_lane_seq', 1, false), setseed(0.5);
             INSERT INTO pgqueue_floor
                 (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)

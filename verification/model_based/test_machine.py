@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from .clock import readings
+from .limit_machine import LimitMachine
 from .machine import QueueMachine
 from .operators import OperatorMachine
 from .sql import Queue
@@ -56,6 +57,16 @@ def test_the_queue_does_what_the_model_does_with_operators(queue: Queue) -> None
 @pytest.mark.timeout(LONG)
 def test_the_queue_does_what_the_model_does_with_operators_in_cases_of_today(queue: Queue) -> None:
     run(OperatorMachine, 16, same=False, queue=queue)
+
+
+@pytest.mark.timeout(LONG)
+def test_limits_shares_and_the_order_of_channels_do_what_the_model_does(queue: Queue) -> None:
+    run(LimitMachine, 80, same=True, queue=queue)
+
+
+@pytest.mark.timeout(LONG)
+def test_limits_shares_and_the_order_of_channels_do_what_the_model_does_in_cases_of_today(queue: Queue) -> None:
+    run(LimitMachine, 16, same=False, queue=queue)
 
 
 def test_nothing_goes_by_another_clock(model_url: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.jsonb import from_json
+from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
@@ -55,14 +56,15 @@ class Family:
 
 
 def families(*, using: str | None = None) -> list[Family]:
-    """Return all metrics as they are now, in six queries."""
+    """Return all metrics as they are now, in seven queries."""
     using = alias(using)
     with bounded_read(using, seconds=STATEMENT_SECONDS):
         workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
         limits = limit_families(limit_health(using=using)[:MOST_LIMITS])
         rows = health(using=using)
         held = held_families([row.queue for row in rows], held_channels(using=using))
-        return [*queue_families(rows), *limits, *held, *workers, *server_families(using)]
+        guarded = breaker_families(breakers(using=using))
+        return [*queue_families(rows), *limits, *held, *guarded, *workers, *server_families(using)]
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
@@ -97,6 +99,29 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
         ),
         gauge("workers", "Workers that serve the queue and had a heartbeat within LEASE.", each("workers")),
         gauge("queue_paused", "1: the queue is paused.", each("paused")),
+    ]
+
+
+def breaker_families(rows: list[BreakerState]) -> list[Family]:
+    """Return the metrics of the breakers, by handler."""
+    handlers = sorted({row.handler for row in rows})
+    return [
+        gauge(
+            "breakers_open",
+            "Open breakers of the handler: 0 or 1, or the number of channels if each has one.",
+            [({"handler": name}, sum(row.handler == name and row.is_open for row in rows)) for name in handlers],
+        ),
+        gauge(
+            "breaker_waiting",
+            "Messages that wait for the breakers of the handler; 1,000 at most for each of them.",
+            [({"handler": name}, sum(row.waiting for row in rows if row.handler == name)) for name in handlers],
+        ),
+        Family(
+            "pgqueue_breaker_openings_total",
+            "counter",
+            "How often breakers of the handler have opened, without tries that failed.",
+            [Sample({"handler": row.handler}, row.openings) for row in rows if row.channel is None],
+        ),
     ]
 
 

@@ -37,6 +37,7 @@ class Migration(migrations.Migration):
                 ('exported_xid', models.BigIntegerField()),
                 ('exported_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp())),
                 ('rows', models.JSONField(db_default={}, default=dict)),
+                ('lost', models.JSONField(db_default={}, default=dict)),
             ],
             options={
                 'db_table': 'pgqueue_lake',
@@ -113,6 +114,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_is_exported", 1),
         InstallFunction("pgqueue_is_streamed", 1),
         InstallFunction("pgqueue_lake_exported", 1),
+        InstallFunction("pgqueue_record_lost", 1),
         InstallFunction("pgqueue_stream_claim", 1),
         InstallFunction("pgqueue_stream_extend", 1),
         InstallFunction("pgqueue_stream_lost", 1),

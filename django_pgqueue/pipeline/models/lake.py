@@ -8,7 +8,8 @@ from django_pgqueue.models.expressions import ClockTimestamp
 class Lake(models.Model):
     """A lake of Parquet files, with the state of its last export. Retention reads this table.
 
-    The lake's own commit files are the truth; a row that is deleted comes back with the next export.
+    The lake's own commit files are the truth; a row that is deleted comes back with the next export. ``lost``: by day,
+    how many messages retention has dropped before this lake had them.
     """
 
     name = models.CharField(max_length=200, primary_key=True)
@@ -16,6 +17,7 @@ class Lake(models.Model):
     exported_xid = models.BigIntegerField()
     exported_at = models.DateTimeField(db_default=ClockTimestamp())
     rows = models.JSONField(default=dict, db_default={})
+    lost = models.JSONField(default=dict, db_default={})
 
     class Meta:
         db_table = "pgqueue_lake"

@@ -61,11 +61,12 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         results = _read(plan, source, writing, options)
         with source.connect() as connection, source.errors():
             check_unchanged(connection, plan.partitions)
+            lost = register.lost_rows(connection, lake)
         files = [_staged(file) for result in results for file in result.files]
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
-        losses = list(find_losses(plan, results, lake.state))
-        _commit(writing, plan, files, told=bool(losses))
+        losses = list(find_losses(plan, results, lake.state, lost))
+        _commit(writing, plan, files, lost, told=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
@@ -95,16 +96,18 @@ def _staged(file: Written) -> StagedFile:
     return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
 
 
-def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], *, told: bool) -> None:
+def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, told: bool) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
-    ``told``: the export has reported losses, and the next one is not to repeat them.
+    ``lost``: by day, the messages that the database has dropped before the lake had them. ``told``: the export has
+    reported losses, and the next one is not to repeat them.
     """
     before = writing.lake.state
     state = {
         **plan.closing.as_state(),
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
+        **({"lost": lost} if lost else {}),
     }
     now = plan.horizon.now
     same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"

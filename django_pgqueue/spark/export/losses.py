@@ -13,24 +13,34 @@ from django_pgqueue.spark.export.task import ExportResult
 ONE_DAY = timedelta(days=1)
 
 
-def find_losses(plan: ExportPlan, results: list[ExportResult], state: dict[str, Any]) -> Iterator[str]:
+def find_losses(
+    plan: ExportPlan, results: list[ExportResult], state: dict[str, Any], lost: dict[str, int]
+) -> Iterator[str]:
     """Yield a text for each partition, or range of days, that was dropped before the lake had all of its rows.
 
-    ``state``: the state of the lake before this export.
+    ``state``: the state of the lake before this export. ``lost``: the messages that the database has counted, by day.
     """
+    for day, rows in sorted(lost.items()):
+        if state.get("lost", {}).get(day) != rows:
+            yield loss_text(day, rows)
     for relation in sorted({result.gone for result in results if result.gone}):
         yield f"{relation} was dropped while it was read: the lake does not have all of its rows."
     present = {partition.day.isoformat() for partition in plan.partitions if partition.day}
     for day in state.get("open_days", []):
-        if day not in present:
+        if day not in present and day not in lost:
             yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
     absent = find_absent_days(plan.partitions, state, plan.horizon.now.astimezone(UTC).date())
-    for first, last in _ranges(absent):
+    for first, last in _ranges(day for day in absent if day.isoformat() not in lost):
         days = f"{first}" if first == last else f"{first} to {last}"
         yield (
             f"The archive has no partition of {days} any more, days since the last export: the lake does not have "
             "their rows, if there were any."
         )
+
+
+def loss_text(day: str, rows: int) -> str:
+    """Return the sentence about messages that were dropped before the lake had them."""
+    return f"{rows:,} messages of {day} were dropped before the lake had them."
 
 
 def find_absent_days(partitions: Iterable[Partition], state: dict[str, Any], today: date) -> Iterator[date]:

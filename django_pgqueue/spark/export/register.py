@@ -14,6 +14,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 
 REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
+LOST = "SELECT l.lost FROM pgqueue_lake AS l WHERE l.name = %s"
 FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"
 REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
 
@@ -56,6 +57,15 @@ def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, 
             "an old copy. Bring back the newer one; if it is lost, --adopt goes on from here, without the rows that "
             "retention has dropped in between."
         )
+
+
+def lost_rows(connection: psycopg.Connection[Any], lake: ParquetLake) -> dict[str, int]:
+    """Return by day how many messages retention has dropped before this lake had them, as far as the database knows."""
+    try:
+        row = connection.execute(LOST, [lake.description.name]).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InsufficientPrivilege):
+        return {}
+    return dict(row[0]) if row else {}
 
 
 def report(source: Source, lake: ParquetLake, *, new: bool) -> str:

@@ -13,8 +13,7 @@ class StagedFile:
     """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
 
     ``sha256``: the digest of its content, in hexadecimal. ``more``: other data that the commit keeps about it, in
-    JSON's types. ``replaces``: the name of the file of this partition whose rows it has; it takes that name, so that a
-    reader sees one of the two.
+    JSON's types.
     """
 
     table: str
@@ -24,7 +23,6 @@ class StagedFile:
     bytes: int
     sha256: str
     more: dict[str, Any] = field(default_factory=dict)
-    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class LakeFile:
 class Commit:
     """A change of the lake, and the state after it.
 
-    ``removed``: the paths of replaced files, also of those whose name a new file has taken. ``exchanged``: the folders
+    ``removed``: the paths of replaced files. ``exchanged``: the folders
     of partitions that are replaced as a whole. ``merged``: it stands for all commits up to it, too, and lists all files
     that the lake had after it.
     """

@@ -1,8 +1,9 @@
 """Publishes a commit: makes the folders hold what it says, so that a program that reads the folders is never misled.
 
 Such a program lists a folder and opens the files one by one. It does not know of commits. So new rows are added by the
-rename of a whole file, and the commit file follows when all are there. Rows that are replaced are replaced in one step:
-a file by a file of the same name, several files of a partition by an exchange of its folder.
+rename of a whole file, and the commit file follows when all are there. Rows that are replaced are replaced in one step,
+by an exchange of the folder of their partition. A new file never takes the name of an old one: DuckDB and polars open a
+file twice, and would read the pages of the new file by the footer of the old one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def publish(lake: LakeFolder, commit: Commit) -> None:
 
 
 def exchange_partitions(lake: LakeFolder, commit: Commit) -> None:
-    """Exchange the folders of partitions whose files are replaced by others in another number.
+    """Exchange the folders of partitions whose files are replaced by others.
 
     Where the system cannot do that, the files are moved one by one, and the old ones are removed afterwards: a reader
     may see rows twice in between.

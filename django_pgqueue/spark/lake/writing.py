@@ -114,10 +114,7 @@ class Writing:
             old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]
             removed += [f"{folder}/{name}" for name in old]
             its = [n for n, file in enumerate(new) if f"{file.table}/{file.partition}" == folder]
-            if len(old) == len(its) == 1:
-                [only] = its
-                new[only] = dataclasses.replace(new[only], name=old[0])
-            elif old and any(new[n].name not in old for n in its):
+            if old and its:
                 exchanged.append(folder)
                 for n, file in zip(its, self._gather(number, folder, [new[n] for n in its], keep), strict=True):
                     new[n] = file
@@ -162,7 +159,7 @@ class Writing:
         return LakeFile(
             staged.table,
             staged.partition,
-            staged.replaces or name,
+            name,
             staged.rows,
             staged.bytes,
             staged.path.relative_to(self.lake.path).as_posix(),

@@ -36,19 +36,19 @@ class Letter(NamedTuple):
 
 
 def redrive_batch(
-    connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, began_at: datetime
+    connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, tried_since: datetime | None
 ) -> Tally:
     """Redrive the letters, each once. Returns the counts.
 
-    ``began_at``: when the job began, by the clock of the database. A letter that was redriven since then counts as
-    redriven, because a failed task may have redriven it before it was repeated.
+    ``tried_since``: None, or the time by the clock of the database since which an earlier try of this task may have
+    redriven them: a letter that was redriven since then counts as redriven.
     """
     tally = Tally(selected=len(letters))
     left = list(letters)
     for wait in WAITS_SECONDS:
         redriven, accepted = _accepted(connection, left, channel, tally)
         tally.redriven += len(redriven)
-        held = _explain(connection, accepted - redriven, began_at, tally)
+        held = _explain(connection, accepted - redriven, tried_since, tally)
         left = [letter for letter in left if letter.id in held]
         if not left:
             return tally
@@ -57,7 +57,7 @@ def redrive_batch(
     return tally
 
 
-def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str | None, began_at: datetime) -> Tally:
+def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str | None) -> Tally:
     """Count the results that `redrive_batch` would have, without channels that become full. Changes nothing."""
     tally = Tally(selected=len(ids))
     closed = defaultdict(list)
@@ -127,13 +127,15 @@ def _good_payloads(connection: psycopg.Connection[Any], letters: Sequence[Letter
     return [good] if good else []
 
 
-def _explain(connection: psycopg.Connection[Any], ids: set[int], began_at: datetime, tally: Tally) -> set[int]:
+def _explain(
+    connection: psycopg.Connection[Any], ids: set[int], tried_since: datetime | None, tally: Tally
+) -> set[int]:
     """Count the accepted letters that were not redriven now. Returns the letters that another session holds."""
     if not ids:
         return set()
     states = _states(connection, ids)
     held = {key for key, redriven_at in states.items() if redriven_at is None}
-    ours = {key for key, redriven_at in states.items() if redriven_at is not None and redriven_at >= began_at}
+    ours = {key for key, at in states.items() if at is not None and tried_since is not None and at >= tried_since}
     tally.gone += len(ids) - len(states)
     tally.redriven += len(ours)
     tally.already += len(states) - len(held) - len(ours)

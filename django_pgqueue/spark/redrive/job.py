@@ -56,20 +56,32 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     # The checkpoint keeps the choice: a repeated task has the same letters, although their rows have changed by then.
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
-    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at))
+    speculative = frame.sparkSession.conf.get("spark.speculation", "false") == "true"
+    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at, speculative=speculative))
 
 
 class RedriveTask:
-    """Redrives the letters of one partition. The closure carries it, so that the source is in no file."""
+    """Redrives the letters of one partition. The closure carries it, so that the source is in no file.
+
+    ``began_at``: when the job began, by the clock of the database. ``speculative``: Spark may run a task twice at once.
+    """
 
     def __init__(
-        self, source: Source, channel: str | None, rate: float | None, dry_run: bool, began_at: datetime
+        self,
+        source: Source,
+        channel: str | None,
+        rate: float | None,
+        dry_run: bool,
+        began_at: datetime,
+        *,
+        speculative: bool = False,
     ) -> None:
         self.source = source
         self.channel = channel
         self.rate = rate
         self.dry_run = dry_run
         self.began_at = began_at
+        self.speculative = speculative
 
     def __call__(self, rows: Iterable[Any]) -> Tally:
         total = Tally()
@@ -89,8 +101,18 @@ class RedriveTask:
 
     def _batch(self, connection: Any, batch: list[Letter]) -> Tally:
         if self.dry_run:
-            return look(connection, [letter.id for letter in batch], self.channel, self.began_at)
-        return redrive_batch(connection, batch, self.channel, self.began_at)
+            return look(connection, [letter.id for letter in batch], self.channel)
+        # Only an earlier try of this task can have redriven letters of its own; otherwise it was another job.
+        before = self.began_at if self.speculative or was_tried_before() else None
+        return redrive_batch(connection, batch, self.channel, before)
+
+
+def was_tried_before() -> bool:
+    """Return whether Spark has started this task before, in which case that try may have redriven its letters."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:

@@ -10,7 +10,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import replace
 
 from django_pgqueue.spark import arguments
-from django_pgqueue.spark.simulate.limits import Change
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.simulate.limits import Change, QueueLimits
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,8 +28,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=[],
         metavar="CHANNEL.FIELD=VALUE",
         dest="changes",
-        help="another limit: max_concurrency, release_interval (500ms, 2s), release_burst, weight, paused (yes); "
+        help="another limit: max_concurrency, release_interval (500ms, 2s), release_burst, weight, paused (yes), "
+        "ordered (yes); "
         "none lifts it; without CHANNEL for all; may be repeated",
+    )
+    parser.add_argument(
+        "--set-queue",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a limit of all channels together: max_concurrency, release_interval, release_burst; may be repeated",
     )
     parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of worker processes")
     parser.add_argument(
@@ -55,7 +64,11 @@ def run(args: Namespace) -> int:
     lake = ParquetLake.open(args.lake)
     files, days = files_of(lake, args.days)
     was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch)
-    other = replace(was, changes=tuple(args.changes), workers=args.workers)
+    try:
+        limits = QueueLimits.parse(args.set_queue)
+    except ValueError as error:
+        raise PipelineError(str(error)) from None
+    other = replace(was, changes=tuple(args.changes), workers=args.workers, limits=limits)
     scenarios = [was] if other.as_it_was else [was, other]
     with arguments.engine("simulate", args) as spark:
         outcomes = simulate(spark, lake, scenarios)

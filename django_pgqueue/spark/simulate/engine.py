@@ -1,7 +1,7 @@
 """Simulates a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
 The module is pure: no clock, no database, no randomness. All times are whole microseconds, so that rates are exact. The
-rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance and pgqueue_fold.
+rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance and pgqueue_fold.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 
-from django_pgqueue.spark.simulate.limits import ChannelLimits
+from django_pgqueue.spark.simulate.gate import SimulatedGate
+from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits
 from django_pgqueue.spark.simulate.pace import SimulatedPace
 
-ARRIVES, SETTLES, UNPARKS = range(3)
+ARRIVES, SETTLES, UNPARKS, OPENS = range(4)
 NEVER = 1 << 63
 # The most lanes that share one call.
 AT_ONCE = 16
@@ -47,13 +48,15 @@ Ready = tuple[int, int, int, SimulatedMessage, int]
 
 
 class SimulatedLane:
-    """The place of a channel: in the line, or parked. ``place``: its place in its last turn."""
+    """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
+    channel, the message that failed, and that comes before the others."""
 
-    __slots__ = ("in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
+    __slots__ = ("held", "in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
 
     def __init__(self, limits: ChannelLimits) -> None:
         self.limits = limits
         self.ready: list[Ready] = []
+        self.held: Ready | None = None
         self.leased = 0
         self.served = 0
         self.next_at = 0
@@ -79,10 +82,20 @@ class Simulation:
     """Serves messages in simulated time.
 
     ``slots``: messages that all workers together handle at the same time. ``ahead``: the most messages that they
-    dequeue at once to have them in memory; 0: they dequeue only for idle slots.
+    dequeue at once to have them in memory; 0: they dequeue only for idle slots. ``queue``: the limits of all channels
+    together.
     """
 
-    def __init__(self, limits: Mapping[str, ChannelLimits], slots: int, record: Record, *, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        limits: Mapping[str, ChannelLimits],
+        slots: int,
+        record: Record,
+        *,
+        ahead: int = 0,
+        queue: QueueLimits | None = None,
+    ) -> None:
+        self._gate = SimulatedGate(queue or QueueLimits())
         self._limits = limits
         self._idle = slots
         self._pace = SimulatedPace(slots, ahead)
@@ -95,6 +108,7 @@ class Simulation:
         self._events: list[tuple[int, int, int, SimulatedLane, SimulatedMessage | None, int]] = []
         self._order = count()
         self._busy = 0
+        self._opens_at: int | None = None
 
     def run(self, messages: Iterable[SimulatedMessage]) -> SimulationResult:
         """Serve all messages, which come in the order of arrives_at. Returns the result."""
@@ -108,12 +122,20 @@ class Simulation:
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
-            while (self._fresh or self._line) and (room := self._pace.room(len(self._waiting), self._idle)):
-                self._turn(room, now)
+            while (self._fresh or self._line) and (room := self._room(now)):
+                self._gate.lease(self._turn(room, now), now)
                 self._start(now)
         return SimulationResult(
             {name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now
         )
+
+    def _room(self, now: int) -> int:
+        """Return how many messages to dequeue now. While the queue's rate allows none, the next time is an event."""
+        opens_at = self._gate.opens_at(now)
+        if opens_at is not None and opens_at != self._opens_at:
+            self._opens_at = opens_at
+            heapq.heappush(self._events, (opens_at, next(self._order), OPENS, SimulatedLane(ChannelLimits()), None, 0))
+        return min(self._pace.room(len(self._waiting), self._idle), self._gate.room(now))
 
     def _lane(self, channel: str) -> SimulatedLane:
         if channel not in self._lanes:
@@ -128,6 +150,8 @@ class Simulation:
     def _happen(
         self, now: int, _: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None, attempt: int
     ) -> None:
+        if kind == OPENS:
+            return
         if kind == UNPARKS:
             if lane.parked_until == now:
                 self._enter(lane)
@@ -138,18 +162,26 @@ class Simulation:
             return
         self._idle += 1
         lane.leased -= 1
+        self._gate.leased -= 1
         self._pace.passed(message.runs[attempt])
         self._start(now)
         if attempt < len(message.pauses):
-            self._at(now + message.pauses[attempt], ARRIVES, lane, message, attempt + 1)
-        if lane.limits.max_concurrency is not None and lane.ready:
+            again_at = now + message.pauses[attempt]
+            if lane.limits.ordered:
+                # It keeps its place, and no other message of the channel is delivered before it.
+                lane.held = (message.rank, message.due_at, message.id, message, attempt + 1)
+                lane.parked_until = again_at
+                self._at(again_at, UNPARKS, lane)
+                return
+            self._at(again_at, ARRIVES, lane, message, attempt + 1)
+        if lane.limits.most is not None and lane.ready:
             self._enter(lane)
 
     def _arrive(self, lane: SimulatedLane, message: SimulatedMessage, attempt: int, due_at: int) -> None:
         was_empty = not lane.ready
         heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
         # A lane at its limit stays parked when more messages come.
-        if was_empty:
+        if was_empty and lane.held is None:
             self._enter(lane)
 
     def _enter(self, lane: SimulatedLane) -> None:
@@ -163,8 +195,11 @@ class Simulation:
             lane.place = next(self._places)
             (self._fresh if fresh else self._line).append(lane)
 
-    def _turn(self, limit: int, now: int) -> None:
-        """Dequeue once: fresh lanes first, then the line. The first 16 lanes share ``limit`` by weight."""
+    def _turn(self, limit: int, now: int) -> int:
+        """Dequeue once: fresh lanes first, then the line. The first 16 lanes share ``limit`` by weight.
+
+        Returns how many messages are leased.
+        """
         most = min(limit, AT_ONCE)
         heads = [*islice(self._fresh, most), *islice(self._line, most)][:most]
         weights = sum(lane.limits.weight for lane in heads)
@@ -181,6 +216,7 @@ class Simulation:
             lane.place = next(self._places)
             if lane.in_line:
                 self._line.append(lane)
+        return limit - left
 
     def _serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
         """Lease up to ``quota`` messages of the lane, and move the lane. Returns how many."""
@@ -188,7 +224,7 @@ class Simulation:
         room = quota
         if limits.limited:
             room, quota = self._allowance(lane, quota, now)
-        got = min(quota, len(lane.ready))
+        got = min(quota, len(lane.ready) + (lane.held is not None))
         for _ in range(got):
             self._lease(lane, now)
         rotate = not got or lane.served + got >= limits.weight
@@ -200,7 +236,7 @@ class Simulation:
             return got
         if limits.release_interval is not None:
             lane.next_at += got * limits.release_interval
-        self._park(lane, limits, room <= got and limits.max_concurrency is not None, now)
+        self._park(lane, limits, room <= got and limits.most is not None, now)
         return got
 
     def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
@@ -209,8 +245,8 @@ class Simulation:
         room = quota + 1
         if limits.paused:
             room = 0
-        elif limits.max_concurrency is not None:
-            room = max(limits.max_concurrency - lane.leased, 0)
+        elif limits.most is not None:
+            room = max(limits.most - lane.leased, 0)
         may = min(quota, room)
         if limits.release_interval is not None:
             lane.next_at = max(lane.next_at, now)
@@ -230,7 +266,8 @@ class Simulation:
             self._at(again_at, UNPARKS, lane)
 
     def _lease(self, lane: SimulatedLane, now: int) -> None:
-        _, due_at, _, message, attempt = heapq.heappop(lane.ready)
+        _, due_at, _, message, attempt = lane.held or heapq.heappop(lane.ready)
+        lane.held = None
         lane.leased += 1
         self._waiting.append((lane, message, attempt))
         if attempt == len(message.pauses):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from pyarrow import parquet
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.capacity import Capacity
 from django_pgqueue.spark.simulate.engine import Simulation
-from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, changed
+from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, QueueLimits, changed
 from django_pgqueue.spark.simulate.outcome import SECOND_MICROSECONDS, SimulationOutcome, WaitRecorder
 from django_pgqueue.spark.simulate.workload import Workload
 
@@ -33,7 +33,7 @@ class Scenario:
 
     ``files``: the lake's files, by table. ``workers``: the number of workers (None: as in the archive).
     ``concurrency``: of each worker (None: CONCURRENCY_SLOTS, or more if the archive shows more); ``batch``: the
-    most messages that a worker dequeues at once.
+    most messages that a worker dequeues at once. ``limits``: those of the whole queue.
     """
 
     queue: str
@@ -42,10 +42,11 @@ class Scenario:
     workers: int | None = None
     concurrency: int | None = None
     batch: int = BATCH_MESSAGES
+    limits: QueueLimits = field(default_factory=QueueLimits)
 
     @property
     def as_it_was(self) -> bool:
-        return not (self.changes or self.workers)
+        return not (self.changes or self.workers) and self.limits == QueueLimits()
 
 
 def simulate(spark: SparkSession, lake: ParquetLake, scenarios: Iterable[Scenario]) -> list[SimulationOutcome]:
@@ -76,10 +77,12 @@ def play(scenario: Scenario) -> SimulationOutcome:
     workers = scenario.workers or capacity.workers
     concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY_SLOTS)
     record = WaitRecorder()
-    simulation = Simulation(limits, workers * concurrency, record, ahead=workers * scenario.batch)
+    ahead = workers * scenario.batch
+    simulation = Simulation(limits, workers * concurrency, record, ahead=ahead, queue=scenario.limits)
     result = simulation.run(workload.messages(concurrency))
     capacity = Capacity(workers, concurrency)
-    return record.outcome(result, capacity, began_at, {name: each.as_json() for name, each in limits.items()})
+    shown = {name: each.as_json() for name, each in limits.items()}
+    return replace(record.outcome(result, capacity, began_at, shown), queue_limits=scenario.limits.as_json())
 
 
 def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLimits]:

@@ -13,24 +13,33 @@ MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "": 1_000_000, "m": 60_000
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|)")
 # The name of a channel may hold dots and equals signs; the fields are known, so the last one of them counts.
 CHANGE = re.compile(
-    r"(?:(?P<channel>.*)\.)?(?P<field>max_concurrency|release_interval|release_burst|weight|paused)=(?P<value>[^=]*)",
+    r"(?:(?P<channel>.*)\.)?(?P<field>max_concurrency|release_interval|release_burst|weight|paused|ordered)=(?P<value>[^=]*)",
     re.DOTALL,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
-    """The limits of a channel. ``release_interval``: microseconds from one delivery to the next. None: no limit."""
+    """The limits of a channel. ``release_interval``: microseconds from one delivery to the next. None: no limit.
+
+    ``ordered``: a message that fails holds the channel until it is settled for good.
+    """
 
     max_concurrency: int | None = None
     release_interval: int | None = None
     release_burst: int = 1
     weight: int = 1
     paused: bool = False
+    ordered: bool = False
 
     @property
     def limited(self) -> bool:
-        return self.max_concurrency is not None or self.release_interval is not None or self.paused
+        return self.max_concurrency is not None or self.release_interval is not None or self.paused or self.ordered
+
+    @property
+    def most(self) -> int | None:
+        """Return how many messages may be leased at the same time; None: any number. An ordered channel has one."""
+        return 1 if self.ordered and self.max_concurrency != 0 else self.max_concurrency
 
     def as_json(self) -> dict[str, Any]:
         """Return the limits for --json. The interval is in seconds."""
@@ -40,6 +49,41 @@ class ChannelLimits:
             "release_burst": self.release_burst,
             "weight": self.weight,
             "paused": self.paused,
+            "ordered": self.ordered,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """The limits of a whole queue. ``release_interval``: microseconds. None: no limit."""
+
+    max_concurrency: int | None = None
+    release_interval: int | None = None
+    release_burst: int = 1
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> QueueLimits:
+        """Parse texts such as ``max_concurrency=8`` and ``release_interval=100ms``. Raises ValueError."""
+        values = {}
+        for text in texts:
+            field, _, value = text.partition("=")
+            if field not in ("max_concurrency", "release_interval", "release_burst") or not value:
+                raise ValueError(
+                    f"{text!r} is no limit of a queue. Write FIELD=VALUE; fields: max_concurrency, release_interval, "
+                    "release_burst"
+                )
+            values[field] = _value(field, value.strip())
+        limits = cls(**values)
+        if limits.max_concurrency == 0:
+            raise ValueError("max_concurrency of a queue is a number from 1 on, not '0'")
+        return limits
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the limits for --json. The interval is in seconds."""
+        return {
+            "max_concurrency": self.max_concurrency,
+            "release_interval_seconds": None if self.release_interval is None else self.release_interval / 1_000_000,
+            "release_burst": self.release_burst,
         }
 
 
@@ -61,15 +105,15 @@ class Change:
         if match is None:
             raise ValueError(
                 f"{text!r} is no limit. Write CHANNEL.FIELD=VALUE, or FIELD=VALUE for all channels; "
-                "fields: max_concurrency, release_interval, release_burst, weight, paused"
+                "fields: max_concurrency, release_interval, release_burst, weight, paused, ordered"
             )
         return cls(match["channel"], match["field"], _value(match["field"], match["value"].strip()))
 
 
 def _value(field: str, text: str) -> Any:
-    if field == "paused":
+    if field in ("paused", "ordered"):
         if text not in ("yes", "no"):
-            raise ValueError(f"paused is yes or no, not {text!r}")
+            raise ValueError(f"{field} is yes or no, not {text!r}")
         return text == "yes"
     if text == "none" and field in ("max_concurrency", "release_interval"):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_pgqueue.spark.simulate.capacity import Capacity
@@ -42,6 +42,7 @@ class SimulationOutcome:
     off: tuple[float, ...]
     utilization: float
     limits: dict[str, dict[str, Any]]
+    queue_limits: dict[str, Any] = field(default_factory=dict)
 
 
 class WaitRecorder:

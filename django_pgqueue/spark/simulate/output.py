@@ -77,6 +77,10 @@ def _capacity(outcome: SimulationOutcome) -> str:
 
 def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
     found = [
+        f"; queue: {field} {value}" for field, value in other.queue_limits.items()
+        if value != was.queue_limits.get(field)
+    ]  # fmt: skip
+    found += [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"
         for name, limits in other.limits.items()
         for field, value in limits.items()

@@ -21,6 +21,7 @@ DECLARE
     v_unarchived jsonb;
     v_events boolean;
     v_archives jsonb;
+    v_keys pgqueue_order_note[];
 BEGIN
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
@@ -42,7 +43,7 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, started_at)
+            redriven_from, started_at, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END,
             CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
@@ -50,18 +51,22 @@ BEGIN
             CASE WHEN n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason) END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.started_at
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.channel_id),
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at,
             'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none')
-    INTO v_channels, v_unarchived
+    INTO v_channels, v_keys, v_unarchived
     FROM placed AS n;
     PERFORM pgqueue_record_departures(v_channels);
+    IF v_keys IS NOT NULL THEN
+        PERFORM pgqueue_release_keys(v_keys);
+    END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(p_outcome, v_unarchived, v_now);
     END IF;

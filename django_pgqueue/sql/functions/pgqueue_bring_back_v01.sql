@@ -1,6 +1,6 @@
 -- Brings back a few messages of a queue that can be served again: at most 16 with an expired lease, at most 100
--- scheduled messages that are due, and p_limit that wait for shared limits. So the queue depends neither on a sweep nor
--- on a tick.
+-- scheduled messages that are due, p_limit that wait for shared limits, and those of 100 order keys with a note. So the
+-- queue depends neither on a sweep nor on a tick.
 -- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim.
 -- The callers found fewer messages than they may take. p_now is their reading of the clock: the leases of the call
 -- itself, however short, last longer. Other queues are left out: the caller's transaction may stay open, and no other
@@ -16,7 +16,7 @@ DECLARE
     v_back record;
     v_count integer := 0;
 BEGIN
-    SELECT n.expiry_from, n.due_from, n.expired, n.scheduled, n.waiting INTO v_look
+    SELECT n.expiry_from, n.due_from, n.expired, n.scheduled, n.waiting, n.noted INTO v_look
     FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_look.expired THEN
         v_back := pgqueue_reclaim(least(p_limit, 16), v_look.expiry_from, p_now, p_queue, p_worker);
@@ -28,6 +28,9 @@ BEGIN
     END IF;
     IF v_look.waiting OR v_count > 0 THEN
         v_count := v_count + pgqueue_promote_waiting(p_queue, p_limit, p_now);
+    END IF;
+    IF v_look.noted THEN
+        v_count := v_count + pgqueue_release_noted(p_queue);
     END IF;
     RETURN v_count;
 END;

@@ -19,6 +19,7 @@ DECLARE
     v_events boolean;
     v_archives jsonb;
     v_counted text[];
+    v_keys pgqueue_order_note[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     -- For most queues this look is cheap: the index is empty.
@@ -50,11 +51,10 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, started_at)
+            redriven_from, started_at, order_key)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
-            CASE WHEN n.archive = 'full' THEN n.body END,
-            CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
-            n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
+            CASE WHEN n.archive = 'full' THEN n.body END, CASE WHEN n.archive = 'full' THEN n.headers END, n.priority,
+            n.attempts, n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
             CASE
                 WHEN n.archive = 'full' AND n.result IS NOT NULL THEN n.result
                 WHEN p_cancelled AND coalesce(n.result ->> 'reason', n.cancel_reason) <> '' THEN
@@ -62,26 +62,25 @@ BEGIN
             END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.started_at
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
     SELECT array_agg(n.id), array_agg(n.channel_id) FILTER (WHERE n.limited),
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at, 'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none'),
         array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended) FILTER (WHERE NOT p_cancelled
             AND EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))
-    INTO v_done, v_limited, v_unarchived, v_ended
-    FROM placed AS n;
+    INTO v_done, v_limited, v_keys, v_unarchived, v_ended FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
     PERFORM pgqueue_record_departures(v_limited) WHERE v_limited IS NOT NULL;
     PERFORM pgqueue_record_outcomes(v_ended, false) WHERE v_ended IS NOT NULL;
-    IF v_unarchived IS NOT NULL THEN
-        PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now);
-    END IF;
+    PERFORM pgqueue_release_keys(v_keys) WHERE v_keys IS NOT NULL;
+    PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now) WHERE v_unarchived IS NOT NULL;
     PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived) WHERE v_events;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

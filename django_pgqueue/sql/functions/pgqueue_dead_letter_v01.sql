@@ -32,6 +32,7 @@ DECLARE
     v_limited bigint[];
     v_stopped bigint[];
     v_stopping bigint[];
+    v_keys pgqueue_order_note[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
         OR cardinality(p_details) <> cardinality(p_ids) OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
@@ -54,11 +55,12 @@ BEGIN
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, backoff,
             backoff_factor, backoff_longest, created_at, dequeue_at,
             leased_at, lease_token, dead_at, reason, details, state, errors, dedupe_key, worker, redriven_from, limits,
-            cost, started_at)
+            cost, started_at, order_key, order_place)
         SELECT n.id, coalesce(c.queue, ''), coalesce(c.name, ''), n.handler, n.payload, n.body, n.headers, n.priority,
             n.attempts, n.max_attempts, n.backoff, n.backoff_factor, n.backoff_longest, n.created_at, n.dequeue_at,
             n.leased_at, n.lease_token, v_now, left(coalesce(n.reason, 'rejected'), 200), n.details, n.state, n.errors,
-            n.dedupe_key, n.worker, n.redriven_from, n.limits, n.cost, n.started_at
+            n.dedupe_key, n.worker, n.redriven_from, n.limits, n.cost, n.started_at, n.order_key,
+            n.order_place
         FROM settled AS n
         LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
     )
@@ -68,8 +70,9 @@ BEGIN
             SELECT FROM pgqueue_queue AS q
             WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
-        array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause')
-    INTO v_done, v_limited, v_stopped, v_stopping
+        array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL)
+    INTO v_done, v_limited, v_stopped, v_stopping, v_keys
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
@@ -77,6 +80,9 @@ BEGIN
     END IF;
     IF v_limited IS NOT NULL THEN
         PERFORM pgqueue_record_departures(v_limited);
+    END IF;
+    IF v_keys IS NOT NULL THEN
+        PERFORM pgqueue_release_keys(v_keys);
     END IF;
     IF v_stopped IS NOT NULL THEN
         PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping);

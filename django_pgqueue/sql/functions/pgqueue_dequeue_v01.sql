@@ -34,6 +34,7 @@ DECLARE
     v_lane record;
     v_fresh boolean;
     v_id bigint;
+    v_key text;
     v_delivery pgqueue_delivery;
 BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
@@ -45,7 +46,7 @@ BEGIN
     IF v_line.head IS NULL AND NOT v_fresh THEN
         -- The many dequeues of idle consumers end here.
         PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled
-            OR n.waiting;
+            OR n.waiting OR n.noted;
         IF NOT FOUND THEN
             RETURN;
         END IF;
@@ -66,10 +67,8 @@ BEGIN
             pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
         INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE
-                WHEN v_fresh THEN coalesce(v_line.fresh_head, v_line.fresh_seq)
-                ELSE coalesce(v_line.head, v_line.lane_seq)
-            END
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
+            THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
         EXIT WHEN FOUND OR NOT v_fresh;
@@ -79,11 +78,12 @@ BEGIN
         -- Its limits, or what is left behind this message, must be looked at.
         v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
     ELSIF v_lane.place IS NOT NULL THEN
-        SELECT m.id INTO v_id FROM pgqueue_message AS m
+        SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
         WHERE m.channel_id = v_lane.channel_id AND m.status = 1
             AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
         ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
         FOR UPDATE SKIP LOCKED;
+        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE (pgqueue_take_keyed(ARRAY[v_id]))[1] END;
         UPDATE pgqueue_lane AS l
         SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
             fresh = v_fresh AND NOT v_lane.done,

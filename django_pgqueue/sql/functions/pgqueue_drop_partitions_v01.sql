@@ -2,6 +2,7 @@
 -- if that is longer; NULL keeps all. With p_keep_unexported it drops only those that every lake holds: none without a
 -- lake, or without the app of the pipeline. Their messages are added to the tally.
 -- Caller: pgqueue_prune.
+-- Messages that a lake has not seen are counted in its row, and reported by a warning.
 -- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
 --   them are left then, for the next time.
 -- Locks: SHARE of each partition, NOWAIT; DDL with lock_timeout 2 s.
@@ -19,6 +20,7 @@ DECLARE
     v_day date;
     v_due regclass[] := '{}';
     v_is_due boolean := NOT p_keep_unexported;
+    v_lost bigint;
     v_longest interval := (SELECT max(q.retention) FROM pgqueue_queue AS q);
     v_timeout text := current_setting('lock_timeout');
 BEGIN
@@ -44,6 +46,14 @@ BEGIN
                     'INSERT INTO pgqueue_tally AS t (queue, channel, messages) '
                     'SELECT queue, channel, count(*) FROM %s GROUP BY queue, channel
                     ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages', v_partition);
+                IF to_regproc('pgqueue_record_lost') IS NOT NULL THEN
+                    v_lost := pgqueue_record_lost(v_partition, v_day);
+                    IF v_lost > 0 THEN
+                        RAISE WARNING 'pgqueue: the archive of % is dropped, and a lake lacks % of its messages',
+                            v_day, v_lost
+                            USING HINT = 'Export more often, or set KEEP_UNTIL_EXPORTED.';
+                    END IF;
+                END IF;
                 v_due := v_due || v_partition;
             END IF;
         END LOOP;

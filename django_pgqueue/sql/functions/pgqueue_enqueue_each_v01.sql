@@ -31,7 +31,8 @@ BEGIN
             v_row.handler, v_row.payload, v_row.channel, v_row.queue, v_row.body, v_row.headers, v_row.priority,
             v_row.dequeue_at, v_row.delay, v_row.max_attempts, v_row.backoff, v_row.backoff_factor,
             v_row.backoff_longest, v_row.dedupe_key, p_create_channel, p_wait,
-            ARRAY(SELECT jsonb_array_elements_text(nullif(v_row.limits, 'null'))), v_row.cost) AS e;
+            ARRAY(SELECT jsonb_array_elements_text(nullif(v_row.limits, 'null'))), v_row.cost,
+            v_row.order_key) AS e;
         IF p_partial IS NOT TRUE THEN
             PERFORM pgqueue_raise(v_answer.refusal);
         END IF;

@@ -26,7 +26,8 @@ CREATE FUNCTION pgqueue_enqueue_many(
     p_partial boolean DEFAULT false,
     p_wait interval DEFAULT NULL,
     p_limits jsonb[] DEFAULT NULL,
-    p_costs integer[] DEFAULT NULL
+    p_costs integer[] DEFAULT NULL,
+    p_order_keys text[] DEFAULT NULL
 )
 RETURNS TABLE (id bigint, outcome text, created_at timestamptz, dropped_ids bigint[], refusal jsonb)
 LANGUAGE plpgsql
@@ -42,7 +43,8 @@ DECLARE
     v_lengths integer[] := ARRAY[cardinality(p_payloads), cardinality(p_channels), cardinality(p_queues),
         cardinality(p_bodies), cardinality(p_headers), cardinality(p_priorities), cardinality(p_dequeue_ats),
         cardinality(p_delays), cardinality(p_max_attempts), cardinality(p_backoffs), cardinality(p_backoff_factors),
-        cardinality(p_backoff_longests), cardinality(p_dedupe_keys), cardinality(p_limits), cardinality(p_costs)];
+        cardinality(p_backoff_longests), cardinality(p_dedupe_keys), cardinality(p_limits), cardinality(p_costs),
+        cardinality(p_order_keys)];
     v_look record;
     v_refused boolean;
     v_requests pgqueue_request[];
@@ -52,7 +54,7 @@ BEGIN
             pgqueue_refusal('PGQ07', 'invalid messages: ' || pgqueue_unpaired('p_handlers', cardinality(p_handlers),
                 ARRAY['p_payloads', 'p_channels', 'p_queues', 'p_bodies', 'p_headers', 'p_priorities', 'p_dequeue_ats',
                     'p_delays', 'p_max_attempts', 'p_backoffs', 'p_backoff_factors', 'p_backoff_longests',
-                    'p_dedupe_keys', 'p_limits', 'p_costs'], v_lengths));
+                    'p_dedupe_keys', 'p_limits', 'p_costs', 'p_order_keys'], v_lengths));
         RETURN;
     END IF;
     v_look := pgqueue_enqueue_look(
@@ -61,12 +63,12 @@ BEGIN
     IF p_partial IS NOT TRUE AND NOT v_refused THEN
         v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
             u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
-            u.dedupe_key)) IS NOT NULL OR bool_or((u.limits IS NOT NULL OR u.cost IS NOT NULL)
-                AND pgqueue_metering_problem(u.limits, u.cost) IS NOT NULL)
+            u.dedupe_key)) IS NOT NULL OR bool_or(num_nonnulls(u.limits, u.cost, u.order_key) > 0
+                AND pgqueue_metering_problem(u.limits, u.cost, u.order_key) IS NOT NULL)
         FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
-            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs) AS u (handler, payload,
-                body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest,
-                dedupe_key, limits, cost));
+            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs, p_order_keys) AS u
+            (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
+            backoff_longest, dedupe_key, limits, cost, order_key));
     END IF;
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)
@@ -76,16 +78,16 @@ BEGIN
         v_requests := ARRAY(
             SELECT ROW(u.place, u.handler, u.payload, coalesce(u.channel, 'default'), coalesce(u.queue, 'default'),
                 u.body, u.headers, coalesce(u.priority, 0), u.dequeue_at, u.delay, coalesce(u.max_attempts, 5),
-                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key, u.limits, u.cost)::pgqueue_request
+                u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key, u.limits, u.cost,
+                u.order_key)::pgqueue_request
             FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
                 p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits,
-                p_costs) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at,
-                    delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost, place));
-        IF v_refused THEN
-            RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r;
-        ELSE
-            RETURN QUERY SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e;
-        END IF;
+                p_costs, p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority,
+                    dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost,
+                    order_key, place));
+        RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r WHERE v_refused;
+        RETURN QUERY
+        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e WHERE NOT v_refused;
         RETURN;
     END IF;
     -- Pairs up the arrays, and looks up the channels.
@@ -94,25 +96,24 @@ BEGIN
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids,
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(u.limits)) END AS waits_for
         FROM (
-            SELECT nextval('pgqueue_message_id_seq') AS id, n.*
-            FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
-                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs)
-                WITH ORDINALITY AS n (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay,
-                    max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, place)
+            SELECT nextval('pgqueue_message_id_seq') AS id, n.* FROM unnest(p_handlers, p_payloads, p_channels,
+                p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs,
+                p_backoff_factors, p_backoff_longests, p_limits, p_costs, p_order_keys) WITH ORDINALITY AS n (handler,
+                payload, channel, queue, body, headers, priority, dequeue_at, delay, max_attempts, backoff,
+                backoff_factor, backoff_longest, limits, cost, order_key, place)
         ) AS u
-        LEFT JOIN pgqueue_channel AS c ON c.queue = coalesce(u.queue, 'default')
-            AND c.name = coalesce(u.channel, 'default')
+        LEFT JOIN pgqueue_channel AS c
+            ON c.queue = coalesce(u.queue, 'default') AND c.name = coalesce(u.channel, 'default')
     ),
     -- Inserts the messages in the order given.
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest, created_at, limits, cost, waits_for)
+            backoff_factor, backoff_longest, created_at, limits, cost, waits_for, order_key)
         SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, 'null'), i.body, i.headers, coalesce(i.priority, 0),
             i.due_at, CASE WHEN i.due_at > v_now OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END,
             coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
-            CASE WHEN i.due_at <= v_now THEN i.waits_for END
-        FROM input AS i ORDER BY i.place
+            CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key FROM input AS i ORDER BY i.place
     )
     SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
 END;

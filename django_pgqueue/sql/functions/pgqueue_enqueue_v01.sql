@@ -1,6 +1,7 @@
 -- Enqueues one message. It exists if and only if the caller's transaction commits.
 -- Caller: pgqueue_enqueue_each, pgqueue_schedule_enqueue; lifecycle.enqueue.
 -- p_limits: names of shared limits, see pgqueue_limit_set; p_cost: what it costs of rates and of max_cost, default 1.
+-- p_order_key: messages of the channel with the same key are delivered one after the other, in the order of their ids.
 -- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
 -- pgqueue.enqueue_wait, or 2 s.
 -- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or
@@ -29,6 +30,7 @@ CREATE FUNCTION pgqueue_enqueue(
     p_wait interval DEFAULT NULL,
     p_limits text[] DEFAULT NULL,
     p_cost integer DEFAULT NULL,
+    p_order_key text DEFAULT NULL,
     OUT id bigint,
     OUT outcome text,
     OUT created_at timestamptz,
@@ -50,8 +52,8 @@ BEGIN
     v_problem := pgqueue_validate(
         p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff,
         p_backoff_factor, p_backoff_longest, p_dedupe_key);
-    IF p_limits IS NOT NULL OR p_cost IS NOT NULL THEN
-        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost));
+    IF p_limits IS NOT NULL OR p_cost IS NOT NULL OR p_order_key IS NOT NULL THEN
+        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost, p_order_key));
         v_limits := pgqueue_limit_ids(to_jsonb(p_limits));
     END IF;
     IF v_problem IS NOT NULL THEN
@@ -92,12 +94,13 @@ BEGIN
     WHILE outcome IS NULL LOOP
         INSERT INTO pgqueue_message (
             channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest, dedupe_key, limits, cost, waits_for)
+            backoff_factor, backoff_longest, dedupe_key, limits, cost, waits_for,
+            order_key)
         VALUES (
             v_channel.id, p_handler, coalesce(p_payload, 'null'), p_body, p_headers, p_priority, v_dequeue_at,
             CASE WHEN v_dequeue_at > v_now OR v_waits_for IS NOT NULL THEN 3 ELSE 1 END, p_max_attempts, p_backoff,
             p_backoff_factor, p_backoff_longest, p_dedupe_key, v_limits, p_cost,
-            v_waits_for)
+            v_waits_for, p_order_key)
         ON CONFLICT (channel_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
         RETURNING pgqueue_message.id, pgqueue_message.created_at INTO id, created_at;
         outcome := CASE WHEN FOUND THEN 'created' END;

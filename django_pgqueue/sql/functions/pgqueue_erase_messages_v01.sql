@@ -19,6 +19,7 @@ SET jit = off
 AS $$
 DECLARE
     v_ids bigint[];
+    v_keys pgqueue_order_note[];
 BEGIN
     more := false;
     leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);
@@ -57,7 +58,7 @@ BEGIN
     END IF;
     -- Deletes them. Nothing is left that a holder's token could fit.
     WITH gone AS (
-        DELETE FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) RETURNING m.channel_id
+        DELETE FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) RETURNING m.channel_id, m.order_key
     ),
     -- Notes that they left channels with a max_size. The channels are paused, so a free place needs no arrival.
     departed AS (
@@ -66,7 +67,13 @@ BEGIN
         WHERE c.max_size IS NOT NULL
         GROUP BY c.id
     )
-    SELECT count(*) INTO messages FROM gone AS g;
+    SELECT count(*),
+        array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) FILTER (WHERE g.order_key IS NOT NULL)
+    INTO messages, v_keys
+    FROM gone AS g;
+    IF v_keys IS NOT NULL THEN
+        PERFORM pgqueue_release_keys(v_keys);
+    END IF;
     more := messages = p_limit;
     IF p_force THEN
         leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);

@@ -28,6 +28,11 @@ BEGIN
     RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb
         FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
     v_blocked := FOUND;
+    RETURN QUERY SELECT b.code, b.sentence, b.facts, NULL::jsonb
+        FROM pgqueue_waiting_limits(0, 16) AS w (id)
+        JOIN pgqueue_limit AS l ON l.id = w.id AND l.breaker_failures IS NOT NULL
+        CROSS JOIN LATERAL pgqueue_explain_breaker(l.breaker_handler, v_channel.id) AS b
+        WHERE EXISTS (SELECT FROM pgqueue_message AS m WHERE m.waits_for = w.id AND m.channel_id = v_channel.id);
     IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
         RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb
             FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;

@@ -40,7 +40,10 @@ BEGIN
         RETURN QUERY SELECT o.* FROM pgqueue_explain_obstacles(v_message.channel_id, p_alive) AS o
         WHERE o.code NOT IN ('concurrency', 'rate', 'workers_busy', 'ordered');
     ELSE
-        RETURN QUERY SELECT l.* FROM pgqueue_message AS m CROSS JOIN LATERAL pgqueue_explain_shared_limits(m) AS l
+        RETURN QUERY SELECT l.* FROM pgqueue_message AS m CROSS JOIN LATERAL (
+            SELECT k.* FROM pgqueue_explain_order_key(m) AS k
+            UNION ALL
+            SELECT s.* FROM pgqueue_explain_shared_limits(m) AS s) AS l
         WHERE m.id = p_id;
         IF v_message.status = 3 AND NOT FOUND THEN
             RETURN QUERY SELECT 'due',

@@ -49,7 +49,7 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT b.code, b.sentence, b.facts
         FROM pgqueue_explain_breaker(p_message.handler, p_message.channel_id) AS b;
-    IF p_message.waits_for IS NOT NULL THEN
+    IF p_message.waits_for >= 0 THEN
         SELECT count(*) INTO v_ahead FROM (
             SELECT FROM pgqueue_message AS m
             WHERE m.waits_for = p_message.waits_for AND m.channel_id = p_message.channel_id

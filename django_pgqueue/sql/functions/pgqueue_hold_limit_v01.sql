@@ -42,6 +42,8 @@ BEGIN
     v_room.stale := v_now.stale;
     v_room.spent := v_now.spent;
     v_room.turn := v_now.turn;
+    v_room.turn_left := v_now.turn_left;
+    v_room.waited := EXISTS (SELECT FROM pgqueue_message AS m WHERE m.waits_for = p_limit_id);
     RETURN v_room;
 END;
 $$;

@@ -22,7 +22,7 @@ BEGIN
     RETURN EXISTS (
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
-        WHERE (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy)
+        WHERE (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy OR n.noted)
             AND CASE WHEN n.guarded THEN pgqueue_queue_is_open(q.name) ELSE true END)
         OR EXISTS (SELECT FROM pgqueue_limit) AND pgqueue_may_promote(p_queues);
 END;

@@ -1,4 +1,5 @@
--- Returns whether a channel has ready messages and is not served now: it is paused, or at a limit of its own.
+-- Returns whether a channel has ready messages and is not served now: it or its queue is paused, or at a limit of its
+-- own.
 -- Caller: pgqueue_may_promote, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
@@ -8,5 +9,8 @@ STABLE
 AS $$
 SELECT coalesce((
     SELECT l.parked_until IS NOT NULL AND l.floor_at < 'infinity' FROM pgqueue_lane AS l
-    WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false);
+    WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
+    OR EXISTS (
+        SELECT FROM pgqueue_channel AS c JOIN pgqueue_queue AS q ON q.name = c.queue
+        WHERE c.id = p_channel_id AND pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(c.queue));
 $$;

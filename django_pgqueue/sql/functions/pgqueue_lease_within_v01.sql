@@ -1,6 +1,8 @@
 -- Checks messages that are about to be leased against their shared limits, and takes a place in each limit for those
--- that may run. A message whose limit is full, or is held by another transaction, is set aside: it blocks no
--- other, until pgqueue_promote_waiting makes it ready.
+-- that may run. A message whose limit is full, or is held by another transaction, is set aside: it blocks no other,
+-- until pgqueue_promote_waiting makes it ready. So is a message that has not waited while others do: the channels take
+-- turns at places that become free, and a stream of new messages must not have all of them. A message of an ordered
+-- channel never joins those that wait, so it takes a free place.
 -- Caller: pgqueue_dequeue, pgqueue_lease.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
@@ -24,7 +26,9 @@ DECLARE
     v_aside pgqueue_place[] := '{}';
 BEGIN
     FOR v_message IN
-        SELECT m.id, coalesce(m.cost, 1) AS cost, m.channel_id, n.limits, n.breaker_id
+        SELECT m.id, coalesce(m.cost, 1) AS cost, m.channel_id, n.limits, n.breaker_id,
+            m.promoted_for IS NULL
+                AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS is_new
         FROM unnest(p_ids) WITH ORDINALITY AS u (id, place)
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.id OFFSET 0) AS m
         CROSS JOIN LATERAL (
@@ -52,7 +56,7 @@ BEGIN
                 v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now, p_patient);
             END IF;
             v_at := array_position(v_limit_ids, v_limit_id);
-            IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) THEN
+            IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited THEN
                 v_full := v_limit_id;
                 EXIT;
             END IF;

@@ -5,8 +5,8 @@
 -- cost: what they cost. tokens: in the bucket of the rate, negative while it has debts. waiting: messages that wait for
 -- a shared limit, or that are ready in a queue at its limit; oldest: how long one of them has waited at most, since it
 -- became due. why: paused, full or rate, if there is no room for the message that has waited longest. complete: these
--- were all; else waiting and oldest mean "at least". A limit that the caller may not see in full is left out: see
--- pgqueue_limit_room.
+-- were all; else waiting and oldest mean "at least". Breakers are left out (pgqueue_breakers), and a limit that the
+-- caller may not see in full: see pgqueue_limit_room.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_health(p_most integer DEFAULT 10000)
 RETURNS TABLE (
@@ -74,6 +74,7 @@ CROSS JOIN LATERAL (
     FROM (SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT p_most + 1) AS n
 ) AS w
 CROSS JOIN LATERAL pgqueue_limit_room(l, clock_timestamp()) AS r
+WHERE l.breaker_failures IS NULL
 UNION ALL
 SELECT 'queue', q.* FROM pgqueue_queue_limits(p_most) AS q
 ORDER BY 1 DESC, 2;

@@ -9,7 +9,8 @@
 -- Returns head, fresh_head: the places of the first lane and of the first fresh one, NULL without any; urgent: arrivals
 --   that cannot wait; lazy: arrivals that can; due: lanes whose time has come at p_now; expired, scheduled: leases that
 --   are over, and scheduled messages that are due, of any queue; guarded: the settings of the queue must be looked at
---   (pgqueue_is_guarded); limits: there are shared limits; waiting: messages wait for one, of any queue.
+--   (pgqueue_is_guarded); limits: there are shared limits; waiting: messages wait for one, of any queue; noted: order
+--   keys have to be looked at again, of any queue (pgqueue_release_noted).
 -- Locks: none.
 -- Each look has the order of its index and a LIMIT: an EXISTS could use another index, which looks as cheap while it is
 -- small.
@@ -18,7 +19,7 @@ RETURNS TABLE (
     arrival_xid xid8, late_xids xid8[], lane_seq bigint, fresh_seq bigint, parked_from timestamptz,
     expiry_from timestamptz, due_from timestamptz,
     head bigint, fresh_head bigint, urgent boolean, lazy boolean, due boolean, expired boolean, scheduled boolean,
-    guarded boolean, limits boolean, waiting boolean
+    guarded boolean, limits boolean, waiting boolean, noted boolean
 )
 LANGUAGE sql
 STABLE
@@ -60,7 +61,8 @@ SELECT f.arrival_xid, f.late_xids, f.lane_seq, f.fresh_seq, f.parked_from, f.exp
     (
         SELECT m.waits_for FROM pgqueue_message AS m
         WHERE m.waits_for >= 0 ORDER BY m.waits_for LIMIT 1
-    ) IS NOT NULL
+    ) IS NOT NULL,
+    EXISTS (SELECT FROM pgqueue_order_note)
 FROM (
     SELECT CASE
             WHEN o.arrival_xid <= pg_snapshot_xmax(pg_current_snapshot())

@@ -1,14 +1,17 @@
--- Returns what is wrong with the shared limits or the cost of a new message, in words; NULL when nothing is.
+-- Returns what is wrong with the shared limits, the cost or the order key of a new message, in words; NULL when nothing
+-- is.
 -- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_withhold.
 -- p_limits: a JSON array of names.
 -- Locks: none.
-CREATE FUNCTION pgqueue_metering_problem(p_limits jsonb, p_cost integer)
+CREATE FUNCTION pgqueue_metering_problem(p_limits jsonb, p_cost integer, p_order_key text)
 RETURNS text
 LANGUAGE sql
 STABLE
 AS $$
 SELECT CASE
     WHEN p_cost < 1 THEN 'cost is less than 1'
+    WHEN p_order_key = '' THEN 'the order key is empty: leave it out'
+    WHEN length(p_order_key) > 200 THEN 'the order key is longer than 200 characters'
     WHEN jsonb_typeof(p_limits) NOT IN ('array', 'null') OR p_limits @? '$[*] ? (@.type() != "string")'
         THEN 'limits is not an array of names'
     ELSE (

@@ -1,8 +1,8 @@
 -- Makes messages ready that wait for one shared limit, as many as it has room for, less those that were made ready
--- before and stand in the line. The channels take turns, by weight.
+-- before and stand in the line. The channels take turns, by weight: a turn that is not over goes on in the next call.
 -- Caller: pgqueue_promote_waiting.
--- The parameters are those of pgqueue_promote_waiting. A channel that is parked (paused, at a limit of its own) keeps
--- no place from the others: it gets as many messages ahead as its weight, and they are not counted.
+-- The parameters are those of pgqueue_promote_waiting. A channel that is parked (it or its queue is paused, or at a
+-- limit) keeps no place from the others: it gets as many messages ahead as its weight, and they are not counted.
 -- Returns the ids.
 -- Locks: the limit, then messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_promote_within(p_limit_id bigint, p_queue text, p_most integer, p_now timestamptz)
@@ -14,6 +14,8 @@ DECLARE
     v_free integer;
     v_turn record;
     v_channel_id bigint := coalesce(v_room.turn, 0);
+    v_left integer := coalesce(v_room.turn_left, 0);
+    v_most integer;
     v_new bigint[];
     v_ids bigint[] := '{}';
     v_idle integer := 0;
@@ -22,24 +24,32 @@ BEGIN
         RETURN v_ids;
     END IF;
     v_free := least(v_room.places, v_room.cost, floor(v_room.tokens), p_most)
-        - (SELECT count(*) FROM (SELECT m.channel_id FROM pgqueue_message AS m
-            WHERE m.promoted_for = p_limit_id LIMIT 1000) AS a
+        - (SELECT coalesce(sum(a.messages), 0) FROM (
+            SELECT n.channel_id, count(*) AS messages
+            FROM (SELECT m.channel_id FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000) AS n
+            GROUP BY n.channel_id) AS a
             WHERE NOT pgqueue_is_parked(a.channel_id));
     WHILE v_free > 0 AND v_idle < 100 LOOP
         SELECT m.channel_id, c.queue, c.weight, pgqueue_is_parked(m.channel_id) AS parked INTO v_turn
         FROM (
             SELECT o.channel_id FROM pgqueue_message AS o
-            WHERE o.waits_for = p_limit_id AND o.channel_id > v_channel_id
+            WHERE o.waits_for = p_limit_id
+                AND o.channel_id >= CASE WHEN v_left > 0 THEN v_channel_id ELSE v_channel_id + 1 END
             ORDER BY o.channel_id LIMIT 1
         ) AS m
         LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id;
         IF NOT FOUND THEN
             EXIT WHEN v_channel_id = 0;
             v_channel_id := 0;
+            v_left := 0;
             v_idle := v_idle + 1;
             CONTINUE;
         END IF;
+        IF v_left <= 0 OR v_turn.channel_id <> v_channel_id THEN
+            v_left := coalesce(v_turn.weight, 1) * greatest(v_free / 16, 1);
+        END IF;
         v_channel_id := v_turn.channel_id;
+        v_most := least(v_free, v_left);
         v_new := ARRAY(
             SELECT m.id FROM pgqueue_message AS m
             WHERE m.waits_for = p_limit_id AND m.channel_id = v_channel_id AND m.dequeue_at <= p_now
@@ -48,18 +58,19 @@ BEGIN
             LIMIT CASE
                 WHEN v_turn.parked THEN greatest(0, v_turn.weight - (SELECT count(*) FROM pgqueue_message AS a
                     WHERE a.promoted_for = p_limit_id AND a.channel_id = v_channel_id))
-                ELSE least(v_free, coalesce(v_turn.weight, 1) * greatest(v_free / 16, 1))
+                ELSE v_most
             END
             FOR UPDATE SKIP LOCKED);
+        v_left := CASE WHEN v_turn.parked OR cardinality(v_new) < v_most THEN 0 ELSE v_left - v_most END;
         v_idle := CASE WHEN v_new = '{}' THEN v_idle + 1 ELSE 0 END;
         v_free := v_free - CASE WHEN v_turn.parked THEN 0 ELSE cardinality(v_new) END;
         v_ids := v_ids || v_new;
         UPDATE pgqueue_message AS m SET status = 1, waits_for = NULL, promoted_for = p_limit_id
         WHERE m.id = ANY (v_new);
     END LOOP;
-    INSERT INTO pgqueue_meter AS r (limit_id, turn)
-    SELECT p_limit_id, v_channel_id WHERE v_room.turn IS NOT NULL
-    ON CONFLICT (limit_id) DO UPDATE SET turn = excluded.turn;
+    INSERT INTO pgqueue_meter AS r (limit_id, turn, turn_left)
+    SELECT p_limit_id, v_channel_id, v_left WHERE v_room.turn IS NOT NULL
+    ON CONFLICT (limit_id) DO UPDATE SET turn = excluded.turn, turn_left = excluded.turn_left;
     RETURN v_ids;
 END;
 $$;

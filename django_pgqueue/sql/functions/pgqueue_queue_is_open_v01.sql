@@ -1,6 +1,6 @@
 -- Returns whether a queue with limits would give a message now: it is not paused, has a free place, its rate allows
 -- one, and under max_share a channel in its line is below its limit.
--- Caller: pgqueue_is_contended.
+-- Caller: pgqueue_is_contended, pgqueue_is_parked.
 -- Otherwise a worker sleeps: a settlement wakes it when a place is free, and pgqueue_next_due returns when the rate
 -- allows a message.
 -- Locks: none: another dequeue that holds the gate may be about to take the place.
@@ -18,7 +18,8 @@ BEGIN
     SELECT q.* INTO v_queue FROM pgqueue_queue AS q WHERE q.name = p_queue;
     SELECT g.* INTO v_gate FROM pgqueue_gate AS g WHERE g.queue = p_queue ORDER BY g.seq DESC LIMIT 1;
     IF v_queue.paused_at IS NOT NULL OR v_queue.release_interval IS NOT NULL
-        AND least(v_gate.next_at, clock_timestamp() + v_queue.release_burst * v_queue.release_interval)
+        AND least(coalesce(v_gate.next_at, '-infinity'),
+            clock_timestamp() + v_queue.release_burst * v_queue.release_interval)
             - (v_queue.release_burst - 1) * v_queue.release_interval > clock_timestamp()
     THEN
         RETURN false;

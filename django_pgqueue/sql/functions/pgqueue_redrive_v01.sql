@@ -3,8 +3,10 @@
 -- Caller: lifecycle.redrive, spark.redrive.batch.
 -- p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those of
 -- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
+-- A dead letter with an order key goes back to its place among the messages of the key.
 -- A dead letter of an ordered channel, which goes back to it at once, is put back at its place: before all that wait
--- there and were enqueued after it; a pause because of it ends (pgqueue_resume_redriven). A dead letter that was
+-- there and were enqueued after it; a pause because of it ends (pgqueue_resume_redriven).
+-- A dead letter that was
 -- redriven is left out, and so is one that another session redrives right now. One statement
 -- enqueues all, so that they arrive together.
 -- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07
@@ -91,13 +93,13 @@ BEGIN
     enqueued AS (
         INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, max_attempts, backoff, backoff_factor,
-            backoff_longest, state, redriven_from, dequeue_at, status, limits, cost, waits_for)
+            backoff_longest, state, redriven_from, dequeue_at, status, limits, cost, waits_for, order_key, order_place)
         SELECT n.new_id, n.channel_id, n.handler, n.new_payload, n.body, n.headers, n.priority, n.max_attempts,
             n.backoff, n.backoff_factor, n.backoff_longest, n.state, n.id, n.due_at,
             CASE WHEN n.due_at > v_now OR n.waits_for IS NOT NULL THEN 3 ELSE 1 END, n.limits, n.cost,
-            CASE WHEN n.due_at <= v_now THEN n.waits_for END
-        FROM letter AS n
-        ORDER BY n.place
+            CASE WHEN n.due_at <= v_now THEN n.waits_for END, n.order_key,
+            CASE WHEN n.order_key IS NOT NULL THEN coalesce(n.order_place, n.id) END
+        FROM letter AS n ORDER BY n.place
     ),
     -- Writes the new ids into the dead letters.
     marked AS (

@@ -22,6 +22,10 @@ DECLARE
     v_starts record;
     v_quota integer;
     v_ids bigint[] := '{}';
+    v_seen bigint[] := '{}';
+    v_new bigint[];
+    v_kept bigint[];
+    v_keyed boolean;
 BEGIN
     IF v_anywhere THEN
         SELECT p_lane_seq + floor(random() * greatest(q.last_value - p_lane_seq, 0))::bigint,
@@ -41,27 +45,36 @@ BEGIN
             ORDER BY random()
         ) AS o;
         IF p_among IS NOT NULL THEN
-            v_ids := pgqueue_lock_among(p_among, v_starts.channels, p_limit);
+            v_ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, v_starts.channels, p_limit));
         END IF;
         v_quota := CASE WHEN p_among IS NULL
             THEN (p_limit + cardinality(v_starts.channels) - 1) / cardinality(v_starts.channels) END;
         WHILE cardinality(v_ids) < p_limit AND v_quota > 0 LOOP
-            v_ids := v_ids || ARRAY(
-                SELECT m.id
+            SELECT array_agg(n.id), bool_or(n.keyed) INTO v_new, v_keyed
+            FROM (
+                SELECT m.id, m.keyed
                 FROM unnest(v_starts.channels, v_starts.ranks, v_starts.ats, v_starts.keys)
                     AS u (channel_id, rank, at, key)
                 CROSS JOIN LATERAL (
-                    SELECT m.id FROM pgqueue_message AS m
+                    SELECT m.id, m.order_key IS NOT NULL AS keyed FROM pgqueue_message AS m
                     WHERE m.channel_id = u.channel_id AND m.status = 1
                         AND (-m.priority, m.dequeue_at, m.id) >= (u.rank, u.at, u.key)
-                        AND m.id <> ALL (p_except) AND m.id <> ALL (v_ids)
+                        AND m.id <> ALL (p_except) AND m.id <> ALL (v_seen)
                     ORDER BY -m.priority, m.dequeue_at, m.id
                     LIMIT v_quota
                     FOR UPDATE SKIP LOCKED
                 ) AS m
-                LIMIT p_limit - cardinality(v_ids));
-            -- Repeats for the rest of the limit, if there may be more messages.
-            v_quota := CASE WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit ELSE 0 END;
+                LIMIT p_limit - cardinality(v_ids)
+            ) AS n;
+            v_kept := CASE WHEN v_keyed THEN pgqueue_take_keyed(v_new) ELSE v_new END;
+            v_ids := v_ids || v_kept;
+            v_seen := v_seen || v_new;
+            -- Repeats for those that were set aside, then for the rest of the limit, if there may be more messages.
+            v_quota := CASE
+                WHEN v_kept <> v_new AND cardinality(v_seen) <= 1000 THEN v_quota
+                WHEN v_ids <> '{}' AND v_quota < p_limit THEN p_limit
+                ELSE 0
+            END;
         END LOOP;
         IF v_ids <> '{}' OR NOT v_anywhere THEN
             RETURN v_ids;

@@ -33,6 +33,7 @@ DECLARE
     v_again bigint[];
     v_count integer;
     v_done boolean;
+    v_keyed boolean;
 BEGIN
     ids := '{}';
     contended := false;
@@ -72,15 +73,15 @@ BEGIN
         SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
             v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
-        ids := pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota);
+        ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota));
     ELSIF v_lane.quota > 0 THEN
-        ids := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+        SELECT coalesce(array_agg(n.id), '{}'), bool_or(n.keyed) INTO ids, v_keyed FROM (
+            SELECT m.id, m.order_key IS NOT NULL AS keyed FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (v_again)
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-                AND m.id <> ALL (v_again)
-            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota
-            FOR UPDATE SKIP LOCKED);
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota FOR UPDATE SKIP LOCKED) AS n;
+        ids := CASE WHEN v_keyed THEN pgqueue_fill_turn(v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at,
+            v_lane.floor_id, v_lane.quota, ids, v_again) ELSE ids END;
     END IF;
     v_count := cardinality(ids);
     -- The last look has seen more messages: the floor is a lower bound, and may stay behind by a few messages.
@@ -102,9 +103,8 @@ BEGIN
     UPDATE pgqueue_lane AS l
     SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = l.fresh AND NOT v_done,
         served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead,
-        current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until,
-        lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
-        floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
+        current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until, lease_floor =
+        v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;
 END;
 $$;

@@ -1,5 +1,6 @@
 -- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds arrivals, brings
--- back lanes whose time has come, and promotes messages that are due, or wait for shared limits with room.
+-- back lanes whose time has come, and promotes messages that are due, wait for shared limits with room, or are the
+-- first of their order key.
 -- Caller: pgqueue_sweep; lifecycle.tick.
 -- The maintenance of a worker runs it about five times a second. The line is correct without it.
 -- Returns the number of promoted messages.
@@ -30,7 +31,7 @@ BEGIN
         PERFORM pgqueue_fold(v_queue, true, clock_timestamp());
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
-    v_count := pgqueue_promote(p_limit);
+    v_count := pgqueue_promote(p_limit) + pgqueue_release_noted(NULL);
     RETURN v_count + pgqueue_promote_waiting(NULL, p_limit, clock_timestamp());
 END;
 $$;

@@ -24,6 +24,7 @@ CREATE TABLE pgqueue_archived_message (
     state jsonb,
     errors jsonb,
     dedupe_key varchar(200),
+    order_key varchar(200),
     worker varchar(200),
     redriven_from bigint,
     started_at timestamptz,

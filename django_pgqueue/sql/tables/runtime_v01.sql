@@ -10,7 +10,7 @@
 --   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
 --   hash, 7205   one transaction at a time makes the lane of a channel, or the gate of a queue: lock_lane,
---                lock_gate
+--                lock_gate; takes messages of an order key, with the channel in place of 7205: take_keyed
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
@@ -53,7 +53,8 @@ CREATE TYPE pgqueue_request AS (
     backoff_longest interval,
     dedupe_key text,
     limits jsonb,
-    cost integer
+    cost integer,
+    order_key text
 );
 
 -- A delivery is what every way to take messages returns: the message, its channel with its context, and the lease.
@@ -206,12 +207,14 @@ CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id);
 -- tokens       in the bucket at filled_at; negative while it has debts; NULL: no message has had this limit yet
 -- place_floor  no live place of the limit is older than this
 -- turn         the channel whose waiting messages were promoted last
+-- turn_left    how many more of them its turn has
 CREATE TABLE pgqueue_meter (
     limit_id bigint PRIMARY KEY,
     tokens double precision,
     filled_at timestamptz,
     place_floor timestamptz,
-    turn bigint NOT NULL DEFAULT 0
+    turn bigint NOT NULL DEFAULT 0,
+    turn_left integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 -- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
 -- before it.
@@ -235,7 +238,7 @@ CREATE TYPE pgqueue_ended AS (
     leased_at timestamptz
 );
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
--- counted: its messages take places; used: this call has leased a message within it.
+-- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it.
 CREATE TYPE pgqueue_room AS (
     limit_id bigint,
     held boolean,
@@ -249,8 +252,17 @@ CREATE TYPE pgqueue_room AS (
     place_floor timestamptz,
     stale tid[],
     spent tid[],
-    turn bigint
+    turn bigint,
+    turn_left integer,
+    waited boolean
 );
+
+-- The table is append-only: order keys whose next message could not be made ready, because another transaction held it.
+-- The next dequeue that finds too few messages, or a tick, looks at them again.
+CREATE TABLE pgqueue_order_note (
+    channel_id bigint NOT NULL,
+    order_key varchar(200) NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- The table names the workers that sleep until a message arrives on a queue. NOTIFY takes a database-wide lock at
 -- commit, so it is sent to sleepers only.

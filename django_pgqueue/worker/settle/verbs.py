@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 from django_pgqueue import handlers
 from django_pgqueue.lifecycle.complete import complete
@@ -13,7 +12,7 @@ from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.retry import retry
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
-from django_pgqueue.worker.call.executor import Execution, HandlerMissing
+from django_pgqueue.worker.call.executor import COMPLETED, Execution, HandlerMissing
 
 
 def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]:
@@ -21,13 +20,20 @@ def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]
 
     A group is in the order of ids, which is the lock order, and has each message once.
     """
-    found: dict[tuple[str, ...], list[Execution]] = {}
-    seen: Counter[int] = Counter()
+    found: dict[tuple[Any, ...], list[Execution]] = {}
+    seen: dict[int, int] = {}
+    completed: dict[str, tuple[str, ...]] = {}
     for execution in executions:
+        delivery = execution.delivery
+        if execution.outcome is COMPLETED:
+            # Nearly all outcomes are this one: its key depends on the handler alone.
+            key = completed.get(delivery.handler) or completed.setdefault(delivery.handler, batch_key(execution))
+        else:
+            key = batch_key(execution)
         # A message may be here twice: a handler that lost its lease may end together with the next delivery.
-        again = seen[execution.delivery.id]
-        found.setdefault((*batch_key(execution), str(again)), []).append(execution)
-        seen[execution.delivery.id] += 1
+        again = seen.get(delivery.id, 0)
+        seen[delivery.id] = again + 1
+        found.setdefault((key, again), []).append(execution)
     return [sorted(batch, key=lambda execution: execution.delivery.id) for batch in found.values()]
 
 

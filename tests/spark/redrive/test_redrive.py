@@ -139,6 +139,18 @@ def test_another_channel_can_be_named(spark: SparkSession, source: Source, datab
     assert count == 3
 
 
+def test_a_run_counts_what_it_has_redriven_and_not_what_another_one_has(
+    spark: SparkSession, source: Source, database: Database
+):
+    """The other run comes between the choice and the redrive, and takes every second letter."""
+    fill_dead_letters(database, 200)
+    task = job.RedriveTask(source, None, None, False, database.execute("SELECT clock_timestamp()").fetchone()[0])
+    chosen = frame(spark, ids(database)).repartition(2).localCheckpoint().rdd
+    assert counts(redrive("id % 2 = 0", source)) == {"selected": 100, "redriven": 100}
+    assert counts(job.run_partitions(chosen, task)) == {"selected": 200, "redriven": 100, "already": 100}
+    assert lives(database) == ids(database)
+
+
 def test_a_task_that_is_tried_again_moves_nothing_twice(
     spark: SparkSession, source: Source, database: Database, tmp_path: Path
 ):

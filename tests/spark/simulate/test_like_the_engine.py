@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, complete, dequeue
+from django_pgqueue import channel_set, complete, dequeue, queue_set
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation
-from django_pgqueue.spark.simulate.limits import ChannelLimits
+from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits
 from tests.support.moments import pass_time
 from tests.support.sql import sql
 
@@ -62,7 +62,7 @@ def served_by_the_engine(slots: int) -> list[list[int]]:
 
 
 def served_by_the_simulation(
-    messages: list[SimulatedMessage], limits: dict[str, ChannelLimits], slots: int
+    messages: list[SimulatedMessage], limits: dict[str, ChannelLimits], slots: int, queue: QueueLimits | None = None
 ) -> list[list[int]]:
     seconds: list[list[int]] = [[] for _ in range(STEPS)]
 
@@ -70,7 +70,7 @@ def served_by_the_simulation(
         assert waited % SECOND == 0
         seconds[waited // SECOND].append(message.id)
 
-    Simulation(limits, slots, record).run(messages)
+    Simulation(limits, slots, record, queue=queue).run(messages)
     return seconds
 
 
@@ -103,3 +103,17 @@ def test_limits_and_rates_let_the_same_messages_through(seed: int):
     ours, engines = served_by_the_simulation(messages, limits, 100), served_by_the_engine(100)
     # Which channel is first does not matter: there is room for all.
     assert list(map(sorted, ours)) == list(map(sorted, engines))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_of_the_queue_let_as_many_messages_through_in_the_same_order(seed: int):
+    chance = random.Random(seed)
+    limits = {f"c{n}": ChannelLimits(weight=chance.randint(1, 3)) for n in range(4)}
+    messages = make(chance, limits, 30)
+    queue = QueueLimits(max_concurrency=3) if seed % 2 else QueueLimits(release_interval=SECOND, release_burst=4)
+    queue_set(
+        "default",
+        max_concurrency=queue.max_concurrency,
+        rate=None if queue.release_interval is None else f"1/{STRETCH}s burst {queue.release_burst}",
+    )
+    assert served_by_the_simulation(messages, limits, 8, queue) == served_by_the_engine(8)

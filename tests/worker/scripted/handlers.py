@@ -19,7 +19,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from django_pgqueue import Cancelled, Complete, Defer, Delivery, Reject, Retry, handler, schedule
+from django_pgqueue import Breaker, Cancelled, Complete, Defer, Delivery, Reject, Retry, handler, schedule
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS scripted_effect (
@@ -193,6 +193,11 @@ def scripted(delivery: Delivery) -> Any:
 
 @handler("scripted.limited", timeout=timedelta(seconds=0.5))
 def scripted_limited(delivery: Delivery) -> Any:
+    return play(delivery, delivery.payload or [])
+
+
+@handler("scripted.guarded", breaker=Breaker(failures=2, pause=timedelta(seconds=2)))
+def scripted_guarded(delivery: Delivery) -> Any:
     return play(delivery, delivery.payload or [])
 
 

@@ -16,18 +16,22 @@ from .session import ChaosConnection, Transaction
 # The name of the shared limit, and how many of the messages have it.
 SHARED = "shared"
 SHARE = 0.3
+# How many of the messages have an order key, and how many keys a channel has.
+KEYED = 0.2
+KEYS = 3
 WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
-    "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s, p_limits => %(limits)s"
+    "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s, p_limits => %(limits)s, "
+    "p_order_key => %(order_key)s"
 )
 INSERT = (
     "INSERT INTO pgqueue_message "
-    "(channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts, limits) "
+    "(channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts, limits, order_key) "
     "SELECT c.id, %(handler)s, %(payload)s, %(priority)s, '20 ms', '200 ms', %(max_attempts)s, "
-    "pgqueue_limit_ids(to_jsonb(%(limits)s::text[])) "
+    "pgqueue_limit_ids(to_jsonb(%(limits)s::text[])), %(order_key)s "
     "FROM pgqueue_channel AS c WHERE c.queue = %(queue)s AND c.name = %(channel)s RETURNING id, 'created'"
 )
 
@@ -49,7 +53,7 @@ class Producer(Actor):
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
         way = self.random.choices(WAYS, [4, 2, 3, 1])[0]
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
-        messages = [self.maybe_limited(self.message(channel)) for _ in range(many)]
+        messages = [self.maybe_keyed(self.maybe_limited(self.message(channel))) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
         self.session.call(call, lambda session: getattr(self, way)(session, call, messages, keys))
@@ -69,11 +73,16 @@ class Producer(Actor):
             "delay": self.random.choice(["0", "0", "0", "50 ms", "300 ms"]),
             "max_attempts": self.stage.options.get("max_attempts", 5),
             "limits": None,
+            "order_key": None,
         }
 
     def maybe_limited(self, message: dict[str, Any]) -> dict[str, Any]:
         limited = self.chance(self.stage.options.get("share", SHARE))
         return {**message, "limits": [SHARED]} if limited else message
+
+    def maybe_keyed(self, message: dict[str, Any]) -> dict[str, Any]:
+        keyed = self.chance(self.stage.options.get("keyed", KEYED))
+        return {**message, "order_key": f"key {self.random.randrange(KEYS)}"} if keyed else message
 
     def enqueue(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
         rows = session.execute(ONE.format(arguments=ARGUMENTS), messages[0]).fetchall()
@@ -93,7 +102,7 @@ class Producer(Actor):
             "p_backoffs => array_fill(interval '20 ms', ARRAY[%(count)s]), "
             "p_max_attempts => %(max_attempts)s::integer[], "
             "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]), "
-            "p_limits => %(limits)s::jsonb[])",
+            "p_limits => %(limits)s::jsonb[], p_order_keys => %(order_key)s::text[])",
             {**columns, "count": len(messages), "limits": limits},
         ).fetchall()
         self.remember(call, keys, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verification.chaos.history import History
 
-from . import fairness, leases, limits, liveness, order, readers, settling, storage
+from . import fairness, keys, leases, limits, liveness, order, readers, settling, storage
 from .lives import Lives
 from .verdict import Check, Verdict
 
@@ -29,6 +29,7 @@ CHECKS: tuple[Check, ...] = (
     order.i18_strict_order,
     limits.i19_queue_concurrency,
     limits.i20_shared_concurrency,
+    keys.i21_order_of_keys,
 )
 
 

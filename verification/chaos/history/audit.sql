@@ -30,7 +30,8 @@ BEGIN
         INSERT INTO chaos_audit (event, message, channel, status, attempts, max_attempts, token, dequeue_at, priority, key, detail)
         SELECT 'created', n.id, n.channel_id, n.status, n.attempts, n.max_attempts, n.lease_token, n.dequeue_at, n.priority,
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
-            nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits)), '{}')
+            nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits,
+                'order_key', n.order_key, 'order_place', n.order_place)), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO chaos_audit (

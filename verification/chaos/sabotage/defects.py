@@ -103,8 +103,8 @@ DEFECTS = (
     ),
     defect(
         "leased messages are given away again", "take_turn",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1\n                AND (",
-        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2)\n                AND (",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id",
+        "WHERE m.channel_id = v_lane.channel_id AND m.status IN (1, 2) AND m.id",
         "I5", "I4",
         also=(("dequeue", "v_lane.channel_id AND m.status = 1\n", "v_lane.channel_id AND m.status IN (1, 2)\n"),),
     ),
@@ -248,6 +248,17 @@ DEFECTS = (
     defect(
         "an ordered channel does not know its last message", "take_ordered", "m.id = p_current_id", "m.id = -1", "I18",
         also=(("allowance", "m.id = p_current_id", "m.id = -1"),),
+    ),
+    defect(
+        "a message does not wait for its order key", "take_keyed", "m.order_key IS NULL OR u.id = (",
+        "m.order_key IS NULL OR u.id > 0 OR u.id = (", "I21",
+    ),
+    defect(
+        "the newest message of an order key first", "first_of_key",
+        "ORDER BY coalesce(m.leased_at, m.last_leased_at), coalesce(m.order_place, m.id)", "ORDER BY m.id DESC", "I21",
+    ),
+    defect(
+        "a settlement forgets the next message of its key", "release_keys", "AND o.waits_for = -1", "AND false", "I13",
     ),
     # Wake-ups.
     defect("a deferred message is not announced", "defer", "PERFORM pgqueue_announce(v_done)", "PERFORM 1", "I13"),

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError
+
+from django_pgqueue import Breaker, breaker_set, channel_set, dequeue, enqueue
+from tests.support.commands import output_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set(channel="default")
+
+
+def run(*arguments: object) -> str:
+    return output_of("queuebreaker", *arguments).strip()
+
+
+def test_it_lists_opens_and_closes_a_breaker() -> None:
+    assert run("list") == "No handler has a breaker."
+    breaker_set("mail", Breaker(pause=timedelta(hours=1)))
+    assert run("list") == "mail: closed, 0 waiting, 0 openings"
+    enqueue("mail")
+
+    assert run("open", "mail") == "The breaker of mail is open."
+    assert dequeue() == []
+    assert run("list").startswith("mail: open until ")
+    assert run("list").endswith(" UTC, 1 waiting, 1 openings")
+    assert run("close", "mail") == "The breaker of mail is closed."
+
+    assert len(dequeue()) == 1
+
+
+def test_one_of_a_channel_is_listed_while_it_is_open() -> None:
+    breaker_set("mail", Breaker(per="channel"))
+    run("open", "mail", "--channel", "default", "--for", "3600")
+
+    [of_channel, of_handler] = json.loads(run("list", "--format", "json"))["breakers"]
+
+    assert (of_channel["channel"], of_channel["state"]) == ("default", "open")
+    assert (of_handler["channel"], of_handler["openings"]) == (None, 1)
+    assert run("list").splitlines()[1] == "mail: one for each channel, 0 waiting, 1 openings"
+    run("close", "mail", "--channel", "default")
+    assert run("list") == "mail: one for each channel, 0 waiting, 1 openings"
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    breaker_set("mail", Breaker())
+    assert run("open", "mail", "--dry-run") == "The breaker of mail would be open."
+    assert run("close", "mail", "--dry-run") == "The breaker of mail would be closed."
+    assert "closed" in run("list")
+    with pytest.raises(CommandError, match="has no breaker"):
+        run("close", "other", "--dry-run")
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for arguments, text in (
+        (("open",), "Name the handler"),
+        (("close", "mail", "--for", "5"), "--for is for open"),
+        (("close", "mail"), "has no breaker"),
+    ):
+        with pytest.raises(CommandError, match=text):
+            run(*arguments)

@@ -1,0 +1,380 @@
+"""Messages of one order key are delivered one after the other, in order; others of the channel go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.sessions import Connect, Session, column, one, together
+from tests.support.verbs import (
+    Lease,
+    dequeue,
+    drain,
+    enqueue,
+    limit_set,
+    make_channel,
+    retry,
+    settle,
+    tick,
+)
+
+KEY = "invoice-7"
+DEAD = "SELECT pgqueue_dead_letter(%s, %s, array_fill('refused'::text, ARRAY[1]))"
+DEFER = "SELECT pgqueue_defer(%s, %s, p_delays => ARRAY[interval '1 hour'])"
+End = Callable[[Session, Lease], object]
+ENDS: dict[str, End] = {
+    "complete": lambda session, lease: settle(session, [lease]),
+    "dead_letter": lambda session, lease: session.execute(DEAD, [[lease.id], [lease.token]]),
+    "discard": lambda session, lease: session.execute("SELECT pgqueue_discard(%s)", [[lease.id]]),
+    "cancelled": lambda session, lease: settle(session, [lease], "complete", None, False, True),
+}
+GONE = {
+    "cancel": "SELECT pgqueue_cancel(ARRAY[%(id)s])",
+    "discard": "SELECT pgqueue_discard(ARRAY[%(id)s])",
+}
+
+
+def send(session: Session, key: str | None = KEY, count: int = 1, **arguments: object) -> list[int]:
+    """Enqueue so many messages of an order key. Returns their ids."""
+    return [enqueue(session, order_key=key, **arguments) for _ in range(count)]
+
+
+def ids(leases: list[Lease]) -> list[int]:
+    return [lease.id for lease in leases]
+
+
+def waiting(session: Session) -> list[int]:
+    """Return the ids of the messages that wait for their order key."""
+    return column(session, "SELECT id FROM pgqueue_message WHERE waits_for = -1 ORDER BY id")
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_one_message_of_a_key_is_delivered_at_a_time(session: Session, limit: int) -> None:
+    first, second, third = send(session, count=3)
+
+    [lease] = dequeue(session, limit)
+
+    assert lease.id == first
+    assert dequeue(session, limit) == []
+    settle(session, [lease])
+    assert ids(dequeue(session, limit)) == [second]
+    assert waiting(session) == [third]
+
+
+def test_other_keys_and_messages_without_a_key_go_on(session: Session) -> None:
+    [first, *_] = send(session, "a", 20)
+    [other] = send(session, "b")
+    free = enqueue(session)
+
+    assert ids(dequeue(session, 3)) == [first, other, free]
+    assert dequeue(session, 3) == []
+
+
+def test_the_same_key_of_another_channel_is_another_key(session: Session) -> None:
+    make_channel(session, "other")
+    send(session)
+    enqueue(session, "other", order_key=KEY)
+
+    assert {lease.channel for lease in dequeue(session, 10)} == {"default", "other"}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_each_end_of_a_message_lets_the_next_one_go(session: Session, end: str) -> None:
+    _, second = send(session, count=2)
+    [lease] = dequeue(session, 10)
+
+    ENDS[end](session, lease)
+
+    assert ids(dequeue(session)) == [second]
+
+
+@pytest.mark.parametrize("verb", GONE)
+def test_a_message_that_waits_and_is_removed_leaves_the_order_of_the_others(session: Session, verb: str) -> None:
+    _, second, third = send(session, count=3)
+    [lease] = dequeue(session, 10)
+    session.execute(GONE[verb], {"id": second})
+    assert dequeue(session, 10) == []
+    settle(session, [lease])
+
+    assert ids(dequeue(session, 10)) == [third]
+
+
+def test_a_scheduled_first_message_holds_its_key_until_it_is_removed(session: Session) -> None:
+    [first] = send(session, delay="1 hour")
+    [second] = send(session)
+    assert dequeue(session, 10) == []
+
+    session.execute("SELECT pgqueue_cancel(%s)", [[first]])
+
+    assert ids(dequeue(session, 10)) == [second]
+
+
+def test_a_purge_of_another_channel_does_not_let_a_message_go(session: Session) -> None:
+    make_channel(session, "other")
+    enqueue(session, "other", order_key=KEY)
+    send(session, count=2)
+    assert len(dequeue(session)) == 1
+    session.execute("SELECT pgqueue_purge('default', 'other')")
+
+    assert dequeue(session, 10) == []
+
+
+@pytest.mark.parametrize("way", ["retry", "defer", "expire"])
+def test_a_message_that_comes_again_holds_its_key_meanwhile(session: Session, way: str) -> None:
+    first, second = send(session, count=2, backoff="1 hour")
+    [lease] = dequeue(session, lease="1 ms" if way == "expire" else "1 minute")
+    if way == "retry":
+        retry(session, [lease], "1 hour")
+    elif way == "defer":
+        session.execute(DEFER, [[lease.id], [lease.token]])
+    else:
+        session.execute("SELECT pg_sleep(0.01)")
+        session.execute("SELECT pgqueue_sweep()")
+    assert dequeue(session, 10) == []
+
+    session.execute("SELECT pgqueue_reschedule(%s)", [[first]])
+    [again] = dequeue(session, 10)
+    assert (again.id, again.attempts) == (first, 1 if way == "defer" else 2)
+    settle(session, [again])
+    assert ids(dequeue(session, 10)) == [second]
+
+
+def test_a_more_urgent_message_does_not_pass_within_its_key(session: Session) -> None:
+    [first] = send(session)
+    [urgent] = send(session, priority=9)
+
+    [lease] = dequeue(session, 10)
+    assert lease.id == first
+    settle(session, [lease])
+    assert ids(dequeue(session, 10)) == [urgent]
+
+
+def test_a_redriven_message_goes_back_to_its_place(session: Session) -> None:
+    _, second, third = send(session, count=3)
+    for _ in range(2):
+        [lease] = dequeue(session)
+        session.execute(DEAD, [[lease.id], [lease.token]])
+        if lease.id == second:
+            break
+    [lease] = dequeue(session)
+    assert lease.id == third
+    new = {old: one(session, "SELECT new_id FROM pgqueue_redrive(%s)", [old]) for old in (second, _first(session))}
+
+    assert dequeue(session, 10) == [], "the one that was delivered goes first"
+    settle(session, [lease])
+    order = ids(drain(session))
+
+    assert order == [new[_first(session)], new[second]]
+
+
+def _first(session: Session) -> int:
+    return int(one(session, "SELECT min(id) FROM pgqueue_dead_letter"))
+
+
+def test_a_second_redrive_keeps_the_place_of_the_first(session: Session) -> None:
+    first, second = send(session, count=2)
+    old = first
+    for _ in range(2):
+        [lease] = dequeue(session)
+        session.execute(DEAD, [[lease.id], [lease.token]])
+        old = one(session, "SELECT new_id FROM pgqueue_redrive(%s)", [lease.id])
+
+    assert one(session, "SELECT order_place FROM pgqueue_message WHERE id = %s", old) == first
+    assert ids(drain(session)) == [old, second]
+
+
+def test_a_message_that_commits_late_does_not_run_beside_the_one_that_was_delivered(
+    session: Session, business: Session
+) -> None:
+    [late] = send(business)
+    [first] = send(session)
+    [lease] = dequeue(session)
+    assert lease.id == first > late
+    business.commit()
+
+    assert dequeue(session, 10) == []
+    retry(session, [lease], "0")
+    [again] = dequeue(session, 10)
+    assert again.id == first, "it was delivered before, so it holds the key"
+    settle(session, [again])
+    assert ids(dequeue(session, 10)) == [late]
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_two_dequeues_that_see_different_first_messages_deliver_one(
+    session: Session, business: Session, connect: Connect, limit: int
+) -> None:
+    """The second one sees a message that was committed after the first one's look, and sorts before it."""
+    enqueuer = connect(autocommit=False)
+    [late] = send(enqueuer)
+    [first] = send(session)
+    assert ids(dequeue(business, limit)) == [first]
+    enqueuer.commit()
+
+    assert dequeue(session, limit) == []
+    business.commit()
+    assert dequeue(session, limit) == []
+    assert waiting(session) == [late]
+
+
+def test_a_message_that_is_set_aside_beside_the_settlement_before_it_does_not_wait_for_ever(
+    session: Session, business: Session
+) -> None:
+    _, second = send(session, count=2)
+    [lease] = dequeue(session)
+    assert dequeue(business, 10) == [], "it sets the second one aside, and does not commit yet"
+
+    settle(session, [lease])
+    assert dequeue(session, 10) == []
+    business.commit()
+
+    assert ids(dequeue(session, 10)) == [second]
+    assert one(session, "SELECT count(*) FROM pgqueue_order_note") == 0
+
+
+def test_a_tick_reads_the_notes_too(session: Session, business: Session) -> None:
+    _, second = send(session, count=2)
+    [lease] = dequeue(session)
+    dequeue(business, 10)
+    settle(session, [lease])
+    business.commit()
+    tick(session)
+
+    assert waiting(session) == []
+    assert one(session, "SELECT status FROM pgqueue_message WHERE id = %s", second) == 1
+
+
+def test_a_settlement_that_is_rolled_back_lets_no_message_go(session: Session, business: Session) -> None:
+    send(session, count=2)
+    [lease] = dequeue(session)
+    dequeue(session)
+    settle(business, [lease])
+    assert dequeue(session, 10) == []
+    business.rollback()
+
+    assert dequeue(session, 10) == []
+
+
+def test_a_dequeue_that_is_rolled_back_leaves_its_message_the_next(session: Session, business: Session) -> None:
+    first, _ = send(session, count=2)
+    assert ids(dequeue(business, 10)) == [first]
+    assert dequeue(session, 10) == []
+    business.rollback()
+
+    assert ids(dequeue(session, 10)) == [first]
+
+
+def test_a_message_that_waits_goes_on_to_its_time_and_to_its_limits(session: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    [first] = send(session)
+    [second] = send(session, limits=["stripe"])
+    [third] = send(session, "b", limits=["stripe"])
+    leases = dequeue(session, 10) + dequeue(session, 10)
+    assert ids(leases) == [first, third]
+    settle(session, leases[:1])
+    assert dequeue(session, 10) == []
+    settle(session, leases[1:])
+    assert ids(dequeue(session, 10)) == [second]
+
+
+def test_a_message_that_waits_can_get_another_time(session: Session) -> None:
+    _, second = send(session, count=2)
+    [lease] = dequeue(session, 10)
+    dequeue(session, 10)
+    session.execute("SELECT pgqueue_reschedule(%s, clock_timestamp() + interval '1 hour')", [[second]])
+    settle(session, [lease])
+    assert dequeue(session, 10) == []
+
+    session.execute("SELECT pgqueue_reschedule(%s)", [[second]])
+    assert ids(dequeue(session, 10)) == [second]
+
+
+def test_an_ordered_channel_keeps_its_own_order(session: Session) -> None:
+    make_channel(session, "default", ordered=True)
+    send(session)
+    [urgent] = send(session, priority=9)
+
+    assert ids(dequeue(session, 10)) == [urgent]
+
+
+def test_a_rate_is_not_spent_on_messages_that_are_set_aside(session: Session) -> None:
+    make_channel(session, "default", release_interval="10 minutes", release_burst=2)
+    [first, *_] = send(session, "a", 5)
+    [other] = send(session, "b")
+
+    assert ids(dequeue(session)) + ids(dequeue(session)) == [first, other]
+
+
+def test_a_plain_insert_and_a_bulk_enqueue_have_the_key(session: Session) -> None:
+    channel = make_channel(session, "default")
+    session.execute(
+        "INSERT INTO pgqueue_message (channel_id, handler, order_key) VALUES (%s, 'work', 'k'), (%s, 'work', 'k')",
+        [channel, channel],
+    )
+    column(
+        session,
+        "SELECT id FROM pgqueue_enqueue_many(ARRAY['work', 'work'], ARRAY['1', '2']::jsonb[], p_order_keys => %s)",
+        ["k", None],
+    )
+
+    assert len(dequeue(session, 10)) == 2
+    assert len(drain(session)) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"), [("", "the order key is empty"), ("k" * 201, "the order key is longer than 200 characters")]
+)
+def test_a_wrong_key_is_refused(session: Session, key: str, reason: str) -> None:
+    one_message = "SELECT refusal ->> 'message' FROM pgqueue_enqueue('work', p_order_key => %s)"
+    many = """
+        SELECT refusal ->> 'message'
+        FROM pgqueue_enqueue_many(ARRAY['work'], ARRAY['1']::jsonb[], p_order_keys => %s)"""
+
+    assert reason in one(session, one_message, key)
+    assert reason in one(session, many, [key])
+
+
+def test_the_archive_and_the_dead_letter_keep_the_key(session: Session) -> None:
+    send(session, count=2)
+    for verb in ("complete", "dead_letter"):
+        [lease] = dequeue(session)
+        ENDS[verb](session, lease)
+
+    assert one(session, "SELECT order_key FROM pgqueue_archived_message") == KEY
+    assert one(session, "SELECT order_key FROM pgqueue_dead_letter") == KEY
+
+
+def test_no_key_has_two_deliveries_among_many_workers(session: Session, connect: Connect) -> None:
+    """The workers complete, retry and let go at random; each records what its key has in work."""
+    keys = [f"k{number % 7}" for number in range(140)]
+    sent = [enqueue(session, order_key=key, max_attempts=100) for key in keys]
+    key_of = dict(zip(sent, keys, strict=True))
+    done: list[int] = []
+    in_work: set[str] = set()
+
+    def work(seed: int) -> None:
+        own = connect(autocommit=True)
+        calls = 0
+        while len(done) < len(sent):
+            calls += 1
+            for lease in dequeue(own, 1 + (seed + calls) % 4):
+                key = key_of[lease.id]
+                assert key not in in_work
+                in_work.add(key)
+                own.execute("SELECT pg_sleep(0.001)")
+                in_work.remove(key)
+                if (lease.id + lease.attempts) % 5 == 0:
+                    retry(own, [lease], "1 ms")
+                else:
+                    done.append(lease.id)
+                    settle(own, [lease])
+            if calls % 10 == 0:
+                tick(own)
+
+    together(*(lambda seed=seed: work(seed) for seed in range(4)))
+
+    for key in set(keys):
+        order = [each for each in done if key_of[each] == key]
+        assert order == sorted(order)
+    assert sorted(done) == sent
