@@ -20,7 +20,7 @@ from typing import IO, Any
 WINDOW_SECONDS = 30.0  # of the latencies
 MOST_LATENCIES = 32_768
 IDLE_SECONDS = 0.05  # between two looks at a queue that is deep enough, or at a rate of zero
-# What only the first of several processes reports: it is the same for all of them.
+# Only the first of several processes reports these: they are the same for all of them.
 OF_ALL = ("queue_depth", "producer_target_rate")
 
 
@@ -83,7 +83,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Meter:
-    """What happened in this process; handlers and the producer write, the sampler reads."""
+    """Count the events of this process; handlers and the producer write, the sampler reads."""
 
     enqueued: int = 0
     completed: int = 0
