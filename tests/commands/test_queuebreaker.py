@@ -58,7 +58,7 @@ def test_a_dry_run_changes_nothing() -> None:
         run("close", "other", "--dry-run")
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_settings_without_sense_are_refused() -> None:
     for arguments, text in (
         (("open",), "Name the handler"),
         (("close", "mail", "--for", "5"), "--for is for open"),

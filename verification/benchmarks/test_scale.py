@@ -46,7 +46,7 @@ def test_the_slower_side_or_the_disk_ends_what_two_cores_carry() -> None:
     assert STEP.predicted_both(replace(DISK, sync=0.01)) == pytest.approx(8 / 0.02)
 
 
-def test_a_step_of_one_session_at_a_time_waits_for_the_disk() -> None:
+def test_the_work_of_one_session_at_a_time_waits_for_its_disk() -> None:
     assert serial(1, 0.0001, DISK) == pytest.approx(5_000)
     assert serial(50, 0.0024, DISK) == pytest.approx(20_000)
 

@@ -83,7 +83,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts of this process; handlers and the producer write them, the sampler reads them."""
+    """Count the events of this process; handlers and the producer write, the sampler reads."""
 
     enqueued: int = 0
     completed: int = 0
