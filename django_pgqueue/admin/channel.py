@@ -159,7 +159,7 @@ class ChannelAdmin(TenantAdmin):
     def scheduled(self, channel: Any) -> str:
         return self.count(channel, channel.live.scheduled, waits_for="time")
 
-    @admin.display(description=_("waiting for a limit"))
+    @admin.display(description=_("limited"))
     def waiting_for_limit(self, channel: Any) -> str:
         return self.count(channel, channel.live.waiting_for_limit, waits_for="limit")
 

@@ -114,6 +114,7 @@ TABLES: dict[str, list[Column]] = {
         Column("result", TEXT),
         *LIFE,
         Column("started_at", TIME),
+        Column("order_key", TEXT),
     ],
     "dead_letter": [
         *MESSAGE,
@@ -127,6 +128,8 @@ TABLES: dict[str, list[Column]] = {
         Column("started_at", TIME),
         Column("limits", TEXT),
         Column("cost", INTEGER),
+        Column("order_key", TEXT),
+        Column("order_place", BIG),
     ],
     "channel": [
         Column("exported_at", TIME),

@@ -53,6 +53,7 @@ TABLES = {
             Column("redriven_from", BIG),
             Column("cancelled_at", TIME),
             Column("cancel_reason", TEXT),
+            Column("order_key", TEXT),
         ],
         "created_at",
         rows=LIVE,
