@@ -172,19 +172,24 @@ def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
 def test_nothing_is_found_while_others_write_and_compact(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, done = ParquetLake.open(lake, create=True), threading.Event()
     add(made, range(1))
+    statuses: list[int] = []
     with ThreadPoolExecutor(1) as pool:
         commits = pool.submit(write_and_compact, made, done)
         try:
-            statuses = [main(["verify", "--lake", str(lake)]) for _ in range(15)]
+            # Both go on until each has done enough, whichever of them the machine favours.
+            while len(statuses) < 15 or not commits.done():
+                statuses.append(main(["verify", "--lake", str(lake)]))
+                if len(statuses) >= 15:
+                    done.set()
         finally:
             done.set()
 
     assert commits.result() > 10
-    assert statuses == [0] * 15, capsys.readouterr().err
+    assert set(statuses) == {0}, capsys.readouterr().err
 
 
 def write_and_compact(lake: ParquetLake, done: threading.Event) -> int:
-    while not done.is_set():
+    while not done.is_set() or lake.head.number <= 10:
         for _ in range(3):
             add(lake, range(1))
         compact(lake, find_work(lake, 2**20, date.max), lake.head.number, 2**20)
