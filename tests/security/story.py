@@ -58,7 +58,6 @@ class Story:
         yield self.call("code", "explain_message(%s)", message)
         yield self.call("queue, ready, complete", "health()")
         yield self.call("kind, name, waiting", "limit_health()")
-        yield self.call("queue, channel", "held_channels()")
         yield self.call("queue, channel", "waiting()")
         yield self.call("handler, state", "breakers()")
         yield self.call("channel, problem", "find_unreachable()")
@@ -98,6 +97,15 @@ class Story:
         yield len(self.call("*", "redrive(%s)", ids))
         yield len(self.call("*", "pop('default', 1)"))
         yield len(self.call("*", "dequeue_matching('default', 1, p_handler => 'nobody')"))
+
+        yield from self.hold()
+
+    def hold(self) -> Iterator[Any]:
+        self.call("*", "channel_set('lines', 'line', '{\"ordered\": true}')")
+        self.call("*", "enqueue('h', p_channel => 'line', p_queue => 'lines')")
+        [(message, token)] = self.call("id, token", "dequeue('lines', 1, '1 minute', 'me')")
+        yield len(self.call("*", "retry(%s, %s, ARRAY['{}']::jsonb[])", [message], [token]))
+        yield self.call("queue, channel", "held_channels()")
 
     def operate(self) -> Iterator[Any]:
         self.session.execute(SCHEDULE)

@@ -6,11 +6,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from django_pgqueue import breaker_set, handlers
+from django_pgqueue import breaker_set
 from django_pgqueue.models import ArchivedMessage, Message, SharedLimit
 from tests.support.sql import sql
 from tests.support.waiting import eventually
 from tests.worker.conftest import Process, script
+from tests.worker.scripted.handlers import BREAKER
 
 Spawn = Callable[..., Process]
 GUARDED: dict[str, Any] = {"handler": "scripted.guarded", "max_attempts": 3}
@@ -27,16 +28,16 @@ def opened() -> int:
 
 def test_a_worker_that_is_killed_while_it_tries_keeps_it_open_and_another_message_tries(spawn: Spawn) -> None:
     # The worker writes it when it starts, but does not wait for that.
-    breaker_set("scripted.guarded", handlers.get("scripted.guarded").breaker)
+    breaker_set("scripted.guarded", BREAKER)
     for _ in range(2):
         script(["first", ["fail"]], **GUARDED)
-    first = spawn("--lease", "1", "--concurrency", "2")
+    first = spawn("--lease", "1", "--concurrency", "2", SCRIPTED_BREAKER="1")
     eventually(lambda: sql("SELECT count(*) FROM pgqueue_breaker_outcome WHERE failed") == [(2,)])
     killer = script(["first", ["kill"]], **GUARDED, priority=9)
     others = [script(["mark", "done"], **GUARDED) for _ in range(8)]
     assert first.wait() == -signal.SIGKILL
 
-    spawn("--lease", "1", "--concurrency", "2")
+    spawn("--lease", "1", "--concurrency", "2", SCRIPTED_BREAKER="1")
 
     eventually(lambda: ArchivedMessage.objects.filter(outcome="completed").count() == 11)
     assert tries()[0] is True

@@ -30,5 +30,6 @@ class SimulatedGate:
         return at if at > now else None
 
     def lease(self, count: int, now: int) -> None:
+        """Count messages that are leased now. ``count``: how many; ``now``: in microseconds."""
         self.leased += count
         self.next_at = max(self.next_at, now) + count * (self.limits.release_interval or 0)
