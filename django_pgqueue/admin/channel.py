@@ -57,7 +57,7 @@ class ChannelChangeList(LeanChangeList):
 @admin.register(Channel)
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
-    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "waiting_for_limit", "limits_shown"]
+    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown", "waiting_for_limit"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
