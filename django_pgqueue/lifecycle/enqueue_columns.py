@@ -1,6 +1,6 @@
 """Convert the messages of one bulk enqueue to the arrays of the SQL function, column by column.
 
-What the messages of a call have in common, such as the name of the handler, is checked once.
+Each distinct value of a column is checked once: most messages of a call have the same handler, channel and queue.
 """
 
 from __future__ import annotations

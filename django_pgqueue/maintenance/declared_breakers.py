@@ -32,7 +32,9 @@ def sync_breakers(using: str | None = None) -> int:
         try:
             breaker_set(name, declared, using=using)
         except PgQueueError as error:
-            logger.error("the breaker of %r is not taken over: %s", name, error, extra={"event": "breaker_invalid"})
+            logger.error(
+                "the breaker of %r is not written to the database: %s", name, error, extra={"event": "breaker_invalid"}
+            )
             continue
         changed += 1
     if changed:
