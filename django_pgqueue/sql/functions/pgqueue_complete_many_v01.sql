@@ -79,7 +79,7 @@ BEGIN
     END IF;
     PERFORM pgqueue_record_departures(v_limited) WHERE v_limited IS NOT NULL;
     PERFORM pgqueue_record_outcomes(v_ended, false) WHERE v_ended IS NOT NULL;
-    PERFORM pgqueue_release_keys(v_keys) WHERE v_keys IS NOT NULL;
+    PERFORM pgqueue_release_keys(v_keys, true) WHERE v_keys IS NOT NULL;
     PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now) WHERE v_unarchived IS NOT NULL;
     PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived) WHERE v_events;
     RETURN QUERY SELECT unnest(v_done);

@@ -30,7 +30,7 @@ BEGIN
     FROM arrived AS a
     WHERE a.status = 1 AND a.dequeue_at <= v_now AND pgqueue_is_valid_time(a.created_at) AND pgqueue_validate(
             a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
-            a.backoff_factor, a.backoff_longest, NULL) IS NULL
+            a.backoff_factor, a.backoff_longest, NULL) IS NULL AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE
     LIMIT 1;
     IF FOUND AND NOT EXISTS (SELECT FROM arrived AS a OFFSET 1) THEN
         SELECT c.queue,
@@ -58,9 +58,9 @@ BEGIN
     END IF;
 
     SELECT min(CASE
-            WHEN pgqueue_is_valid_time(a.created_at) THEN pgqueue_validate(
+            WHEN pgqueue_is_valid_time(a.created_at) THEN coalesce(pgqueue_validate(
                 a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
-                a.backoff_factor, a.backoff_longest, NULL)
+                a.backoff_factor, a.backoff_longest, NULL), pgqueue_metering_problem(NULL, a.cost, a.order_key))
             ELSE 'created_at is outside of the years 2 to 9998'
         END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
     INTO v_arrival FROM arrived AS a;
