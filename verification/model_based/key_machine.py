@@ -107,7 +107,7 @@ class KeyMachine(RuleBasedStateMachine):
         self.change(n, {number: Keyed(number, key, number)})
 
     @rule(n=who, limit=st.sampled_from([1, 2, 10]))
-    def dequeue(self, n: int, limit: int) -> int:
+    def dequeue(self, n: int, limit: int) -> None:
         self.now += 1
         side, alone = self.sides[n], not any(each.open for each in self.sides)
         side.queue.set_clock(self.now)
@@ -121,7 +121,6 @@ class KeyMachine(RuleBasedStateMachine):
         if alone and len(answer) < limit:
             for key in {message.key for message in self.committed.values()}:
                 self.all_that_may_run_runs(key)
-        return len(answer)
 
     def lease(self, n: int, number: int, token: str) -> None:
         message = self.view(n).get(number)
