@@ -206,8 +206,8 @@ def unreleased_keys(rows: list[tuple[Any, ...]]) -> Finding:
     return Finding(
         "order_key_unreleased",
         Severity.CRITICAL,
-        f"{len(rows)} message(s) of {list_text(places(channels))} wait for one before them of their order key, and none "
-        "is: they and those behind them wait for ever.",
+        f"{len(rows)} message(s) of {list_text(places(channels))} wait for one before them of their order key, and "
+        "there is none: they and those behind them wait for ever.",
         f"Messages were deleted by hand; discard or purge is the way to remove them. Run {MEND}",
         {"messages": len(rows), "shown": first_channels(channels), "seconds": longest(rows)},
     )

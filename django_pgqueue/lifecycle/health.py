@@ -24,9 +24,10 @@ class QueueHealth:
     """Report one queue: its messages by state, its oldest ready message, and its workers.
 
     ``waiting_for_limit``: messages that wait for a full shared limit; ``waiting_for_order_key``: those that wait for
-    the message before them of their order key; ``scheduled``: those that wait for their time. ``oldest_age``: how long ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the
-    live ones that serve the queue. ``complete``: False if there are more messages than were counted; the numbers are
-    then lower bounds. ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
+    the message before them of their order key; ``scheduled``: those that wait for their time. ``oldest_age``: how long
+    ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the live ones that serve the
+    queue. ``complete``: False if there are more messages than were counted; the numbers are then lower bounds.
+    ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
     """
 
     queue: str

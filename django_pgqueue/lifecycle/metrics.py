@@ -20,7 +20,8 @@ class ChannelMetrics:
     """Report one channel: its messages by state, and the ages of its oldest and newest ready messages.
 
     ``waiting_for_limit``: messages that wait for a full shared limit; ``waiting_for_order_key``: those that wait for
-    the message before them of their order key; ``scheduled``: those that wait for their time. ``total``: messages ever enqueued; None if it was not asked for.
+    the message before them of their order key; ``scheduled``: those that wait for their time. ``total``: messages ever
+    enqueued; None if it was not asked for.
     """
 
     queue: str

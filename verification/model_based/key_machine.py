@@ -24,8 +24,8 @@ pick = st.integers(0, 11)
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """``place``: among those of its key. ``delivered``: it was leased, and is not settled. ``key`` None: it waits for no
-    other message."""
+    """``key`` None: it waits for no other message. ``place``: among those of its key. ``delivered``: it was leased, and
+    is not settled."""
 
     id: int
     key: str | None
@@ -142,7 +142,10 @@ class KeyMachine(RuleBasedStateMachine):
 
     @rule(n=who, picks=st.lists(pick, min_size=1, max_size=3))
     def complete(self, n: int, picks: list[int]) -> None:
-        if held := self.chosen(n, picks, LEASED):
+        self.complete_these(n, self.chosen(n, picks, LEASED))
+
+    def complete_these(self, n: int, held: list[Keyed]) -> None:
+        if held:
             self.settle(n, "complete", held)
             self.change(n, dict.fromkeys((each.id for each in held), None))
 
@@ -204,7 +207,25 @@ class KeyMachine(RuleBasedStateMachine):
             self.publish(n)
         side.open = not side.open
 
-    # What must hold.
+    @rule(n=who)
+    def come_beside_a_settlement(self, n: int) -> None:
+        """A message comes while the last one of its key is being settled: chance takes long to come to that."""
+        for place, side in enumerate(self.sides):
+            if side.open:
+                self.transaction(place, False)
+        self.enqueue(n, "k", 5)
+        while len(self.live(n, "k")) > 1:
+            self.dequeue(n, 10)
+            self.complete_these(n, self.free(n, [LEASED]))
+        self.enqueue(n, "k", 5)
+        self.dequeue(n, 10)
+        self.transaction(n, False)
+        self.complete_these(n, self.free(n, [LEASED]))
+        self.enqueue(1 - n, "k", 5)
+        self.dequeue(1 - n, 10)
+        self.transaction(n, False)
+
+    # The invariant.
 
     @invariant()
     def no_message_waits_for_ever(self) -> None:

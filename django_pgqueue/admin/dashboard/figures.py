@@ -23,8 +23,8 @@ SELECT clock_timestamp(),
 """
 QUEUE_FIGURES = """
 SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
-    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL, coalesce(left(q.pause_reason, 200), ''),
-    (
+    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL,
+    coalesce(left(q.pause_reason, 200), ''), (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
     )
