@@ -64,7 +64,7 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
-        (_("Limits and order"), {"fields": ["limits_shown", "order_key", "waits_for_shown", "cost"]}),
+        (_("Limits and order"), {"fields": ["limits_shown", "waits_for_shown", "order_key", "cost"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": [*TIMES]}),
     ]

@@ -66,8 +66,6 @@ def test_calls_with_one_order_key_run_one_after_the_other() -> None:
     assert held.id == first.pk
     complete(held)
     assert [delivery.id for delivery in dequeue(limit=10)] == [second.pk]
-    by_argument = options(order_key=lambda left, right=1: f"invoice-{left}")(defined.add)
-    assert message(by_argument.enqueue(8)).order_key == "invoice-8"
 
 
 def test_a_definition_says_them_for_all_of_its_calls() -> None:
