@@ -180,6 +180,14 @@ class KeyMachine(RuleBasedStateMachine):
         gone = {number for (number,) in self.ask(self.sides[n].queue, DISCARD, [each.id for each in known])}
         self.change(n, {each.id: self.dead(each) for each in known if each.id in gone})
 
+    @rule(n=who, place=pick)
+    def reschedule(self, n: int, place: int) -> None:
+        self.reschedule_these(n, self.chosen(n, [place], WAITING))
+
+    def reschedule_these(self, n: int, known: list[Keyed]) -> None:
+        """They are due at once: a message that waits for its key is looked at again."""
+        self.ask(self.sides[n].queue, "SELECT id FROM pgqueue_reschedule(%s)", [each.id for each in known])
+
     def dead(self, message: Keyed) -> Keyed:
         return replace(message, state=DEAD, delivered=False)
 
@@ -210,6 +218,26 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(n=who)
     def come_beside_a_settlement(self, n: int) -> None:
         """A message comes while the last one of its key is being settled: chance takes long to come to that."""
+        self.lease_the_last(n)
+        self.transaction(n, False)
+        self.complete_these(n, self.free(n, [LEASED]))
+        self.enqueue(1 - n, "k", 5)
+        self.dequeue(1 - n, 10)
+        self.transaction(n, False)
+
+    @rule(n=who)
+    def roll_a_reschedule_back(self, n: int) -> None:
+        """Meanwhile the message before the rescheduled one is settled."""
+        self.lease_the_last(n)
+        self.enqueue(n, "k", 0)
+        self.dequeue(n, 10)
+        self.transaction(n, False)
+        self.reschedule_these(n, self.free(n, [WAITING]))
+        self.complete_these(1 - n, self.free(1 - n, [LEASED]))
+        self.transaction(n, True)
+
+    def lease_the_last(self, n: int) -> None:
+        """Let no transaction be open, and one message of a key be left, which is leased."""
         for place, side in enumerate(self.sides):
             if side.open:
                 self.transaction(place, False)
@@ -220,11 +248,6 @@ class KeyMachine(RuleBasedStateMachine):
                 self.complete_these(n, self.free(n, [LEASED]))
         self.dequeue(n, 10)
         assert len(self.live(n, "k")) == 1, "some messages never come"
-        self.transaction(n, False)
-        self.complete_these(n, self.free(n, [LEASED]))
-        self.enqueue(1 - n, "k", 5)
-        self.dequeue(1 - n, 10)
-        self.transaction(n, False)
 
     # The invariant.
 
