@@ -23,6 +23,7 @@ from django_pgqueue.doctor import (
     horizon,
     housekeeping,
     indexes,
+    lakes,
     notifications,
     orphans,
     shared_limits,
@@ -42,7 +43,7 @@ EXAMINATIONS: dict[str, Examination] = {
     module.__name__.rpartition(".")[2]: module.examine
     for module in (
         drift, indexes, waiting, shared_limits, breakers, orphans, handlers, housekeeping, counters, horizon, storage,
-        vacuum, archive, notifications, clock,
+        vacuum, archive, lakes, notifications, clock,
     )
 }  # fmt: skip
 SERVER = frozenset({"horizon", "vacuum"})

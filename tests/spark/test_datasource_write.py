@@ -124,6 +124,35 @@ def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str,
     assert stages(database) == 0
 
 
+def test_a_job_that_is_run_again_does_not_read_its_frame_to_the_end(
+    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    log = tmp_path / "batches"
+
+    def counted(batches: Any) -> Any:
+        for batch in batches:
+            with log.open("a") as file:
+                file.write(f"{batch.num_rows}\n")
+            yield batch
+
+    def rows_read() -> int:
+        count = sum(map(int, log.read_text().split()))
+        log.unlink()
+        return count
+
+    large = numbers(spark, 20_000, 1, payload="to_json(struct(id AS n, repeat('x', 1000) AS fill))")
+    frame = large.mapInArrow(counted, large.schema)
+    write(frame, dsn, job="once")
+    assert rows_read() == 20_000
+
+    write(frame, dsn, job="once")
+
+    assert rows_read() <= 10_000
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 20_000
+    write(numbers(spark, 5), dsn, job="afterwards")
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 20_005
+
+
 def test_an_empty_frame_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
     write(numbers(spark, 0), dsn, job="nothing")
     assert ledger(database) == [("nothing", 0, 0, 0, 0)]

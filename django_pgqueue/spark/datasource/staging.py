@@ -60,14 +60,15 @@ class BulkEnqueue:
         with self.source.connect() as connection, self.source.errors(), connection.transaction():
             parameters = [self.name, self.batch, json.dumps(encoder.absent)]
             [stage] = only(connection.execute("SELECT pgqueue_ingest_open(%s, %s, %s)", parameters))
-            copier = None
-            if stage is not None:
-                copier = Copier(connection, stage, encoder, KnownChannels(connection, create=create_channels))
+            if stage is None:
+                # The job is done. Spark ends this worker, and computes no more of the frame for it.
+                return StagedRows(self.name)
+            copier = Copier(connection, stage, encoder, KnownChannels(connection, create=create_channels))
             # A worker whose input is not read to its end cannot be used again.
             for batch in chain([first], filled):
-                if copier is not None and len(copier.bad) <= MOST_BAD_ROWS:
+                if len(copier.bad) <= MOST_BAD_ROWS:
                     copier.copy(batch)
-        return StagedRows(self.name, stage, copier.copied, copier.bad) if copier else StagedRows(self.name)
+        return StagedRows(self.name, stage, copier.copied, copier.bad)
 
     def ingest(self, staged: Sequence[StagedRows], *, create_channels: bool = False, collect: bool = False) -> None:
         """Enqueue the rows of the stages, once.

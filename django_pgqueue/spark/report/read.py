@@ -32,7 +32,7 @@ COUNTS = (
 TIMES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
 SPENT = ("run_seconds", "retry_seconds")
 REASONS = ("retries_by_reason", "dead_by_reason")
-NAMES = ("bucket_at", "queue", "channel", "handler")
+NAMES = ("level", "bucket_at", "queue", "channel", "handler")
 COMPARED = [*NAMES, "capacity_share", "wait_p95_seconds"]
 COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *REASONS]
 
@@ -115,21 +115,21 @@ def _rows(
 
 def whole_queues(rows: pa.Table) -> pa.Table:
     """Return the rows of whole queues, without those of channels and handlers."""
-    return rows.filter(pc.and_(pc.is_null(rows["channel"]), pc.is_null(rows["handler"])))
+    return rows.filter(pc.equal(rows["level"], "queue"))
 
 
 def channels(rows: pa.Table) -> pa.Table:
     """Return the rows of channels."""
-    return rows.filter(pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"])))
+    return rows.filter(pc.equal(rows["level"], "channel"))
 
 
 def handlers(rows: pa.Table) -> pa.Table:
     """Return the rows of handlers."""
-    return rows.filter(pc.is_valid(rows["handler"]))
+    return rows.filter(pc.equal(rows["level"], "handler"))
 
 
 def _not_handlers(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.is_null(rows["handler"]))
+    return rows.filter(pc.not_equal(rows["level"], "handler"))
 
 
 def _grain(days: list[datetime], hours: list[datetime]) -> str:

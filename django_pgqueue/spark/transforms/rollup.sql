@@ -1,8 +1,9 @@
--- Computes the metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each
--- channel (handler NULL) and each handler: percentiles of parts do not add up to those of the whole.
+-- Computes the metrics of some days, for each minute, hour and day, in three levels: of each queue, each channel and each
+-- handler. Percentiles of parts do not add up to those of the whole.
 -- Tables: {measured}: messages settled on these days; {created}: messages created on them, settled at any time.
 -- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is
---   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
+--   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most; :minutes_from, the first day
+--   that has rows by minute.
 -- Joins the settled messages with the created ones.
 WITH events AS (
     SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run,
@@ -18,6 +19,8 @@ WITH events AS (
 -- Aggregates the events of each minute, hour and day.
 counted AS (
     SELECT b.grain, b.bucket_at, e.queue, e.channel, e.handler,
+        CASE WHEN grouping(e.channel) = 1 THEN 'queue' WHEN grouping(e.handler) = 1 THEN 'channel' ELSE 'handler' END
+            AS level,
         sum(e.enqueued) AS enqueued,
         count_if(e.outcome = 'completed') AS completed,
         count_if(e.outcome = 'popped') AS popped,
@@ -30,6 +33,7 @@ counted AS (
         percentile_approx(e.wait, array(0.5D, 0.95D, 0.99D), :accuracy) AS wait,
         percentile_approx(e.run, array(0.5D, 0.95D, 0.99D), :accuracy) AS run,
         percentile_approx(e.total, array(0.5D, 0.95D, 0.99D), :accuracy) AS total,
+        max(e.total) AS total_max,
         coalesce(sum(e.busy), 0) AS busy,
         coalesce(sum(e.wasted), 0) AS wasted,
         count_if(e.breach) AS breaches
@@ -38,6 +42,7 @@ counted AS (
         struct('minute', date_trunc('minute', e.at)),
         struct('hour', date_trunc('hour', e.at)),
         struct('day', date_trunc('day', e.at)))) b AS grain, bucket_at
+    WHERE b.grain <> 'minute' OR b.bucket_at >= CAST(:minutes_from AS TIMESTAMP)
     GROUP BY GROUPING SETS (
         (b.grain, b.bucket_at, e.queue),
         (b.grain, b.bucket_at, e.queue, e.channel),
@@ -79,7 +84,7 @@ SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.comple
     c.run[0] / 1e6D AS run_p50_seconds, c.run[1] / 1e6D AS run_p95_seconds, c.run[2] / 1e6D AS run_p99_seconds,
     c.total[0] / 1e6D AS total_p50_seconds, c.total[1] / 1e6D AS total_p95_seconds,
     c.total[2] / 1e6D AS total_p99_seconds, c.busy / 1e6D AS run_seconds,
-    c.busy / nullif(sum(c.busy) FILTER (WHERE c.channel IS NULL) OVER (PARTITION BY c.grain, c.bucket_at, c.queue),
+    c.busy / nullif(sum(c.busy) FILTER (WHERE c.level = 'queue') OVER (PARTITION BY c.grain, c.bucket_at, c.queue),
         0) AS capacity_share,
     c.wasted / 1e6D AS retry_seconds,
     coalesce(try_element_at(s.sla, concat(c.queue, '/', c.channel)), try_element_at(s.sla, c.queue))
@@ -87,6 +92,7 @@ SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.comple
     c.breaches AS sla_breaches,
     coalesce(g.retries_by_reason, map()) AS retries_by_reason,
     coalesce(g.dead_by_reason, map()) AS dead_by_reason,
+    c.level, c.total_max / 1e6D AS total_max_seconds,
     to_date(c.bucket_at) AS day
 FROM counted AS c
 CROSS JOIN (SELECT from_json(:sla, 'MAP<STRING, BIGINT>') AS sla) AS s
