@@ -28,7 +28,8 @@ class SimulatedMessage:
 
     ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
     how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
-    the wait that it had in the archive.
+    the wait that it had in the archive. ``started``: its wait ends when its handler starts; otherwise when it is leased,
+    because the archive knows no more.
     """
 
     id: int
@@ -39,9 +40,10 @@ class SimulatedMessage:
     runs: tuple[int, ...]
     pauses: tuple[int, ...] = ()
     waited: int = 0
+    started: bool = True
 
 
-# A function that is called when the last attempt of a message begins: with the message, and its wait.
+# A function that is called when the wait of a message for its last attempt ends: with the message, and that wait.
 Record = Callable[[SimulatedMessage, int], None]
 # The order of service within a channel, then the message and the number of attempts before.
 Ready = tuple[int, int, int, SimulatedMessage, int]
@@ -99,7 +101,7 @@ class Simulation:
         self._limits = limits
         self._idle = slots
         self._pace = SimulatedPace(slots, ahead)
-        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int]] = deque()
+        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int, int]] = deque()
         self._record = record
         self._lanes: dict[str, SimulatedLane] = {}
         self._line: deque[SimulatedLane] = deque()
@@ -269,13 +271,15 @@ class Simulation:
         _, due_at, _, message, attempt = lane.held or heapq.heappop(lane.ready)
         lane.held = None
         lane.leased += 1
-        self._waiting.append((lane, message, attempt))
-        if attempt == len(message.pauses):
+        self._waiting.append((lane, message, attempt, due_at))
+        if attempt == len(message.pauses) and not message.started:
             self._record(message, now - due_at)
 
     def _start(self, now: int) -> None:
         while self._idle and self._waiting:
-            lane, message, attempt = self._waiting.popleft()
+            lane, message, attempt, due_at = self._waiting.popleft()
+            if attempt == len(message.pauses) and message.started:
+                self._record(message, now - due_at)
             self._idle -= 1
             self._busy += message.runs[attempt]
             self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)

@@ -96,6 +96,7 @@ class Workload:
             runs=taken,
             pauses=tuple(max(begin - attempt.end, 0) for attempt, begin in zip(failed, begins, strict=True)),
             waited=max(row["began_at"] - row["dequeue_at"], 0),
+            started=row["started"],
         )
 
     @staticmethod
