@@ -99,9 +99,7 @@ def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta]) -> None
     from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
-        rolled = rollup(
-            spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress
-        )
+        rolled = rollup(spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress)
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 

@@ -126,7 +126,12 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     assert rows[ten, "default", "default", None] == row | {"level": "channel"}
     assert rows[ten, "default", "other", None]["capacity_share"] == 4.5 / 20
     whole = rows[ten, "default", None, None]
-    assert (whole["level"], whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == ("queue", 1.0, 1, 3.0)
+    assert (whole["level"], whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == (
+        "queue",
+        1.0,
+        1,
+        3.0,
+    )
     late = rows[eleven, "default", "default", "h"]
     assert late["dropped"] == 2
     assert (late["purged"], late["enqueued"], late["attempts"], late["sla_breaches"]) == (1, 0, 0, 0)

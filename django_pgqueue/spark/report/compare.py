@@ -75,10 +75,12 @@ def compared_days(
 ) -> tuple[list[date], list[date]]:
     """Return the days of two periods of ``length`` days.
 
-    The first ends with ``last``; the second ends with ``against``, or else before the first one begins. Both are shorter
-    where the lake's days, ``there``, begin later.
+    The first ends with ``last``; the second ends with ``against``, or else before the first one begins. Both are
+    shorter where the lake's days, ``there``, begin later.
     """
-    begin = min((day for day in there if day <= last), default=last + ONE_DAY)
+    begin = min((day for day in there if day <= last), default=None)
+    if begin is None:
+        return [], []
     known = (last - begin).days + 1
     if against is None:
         length = min(length, known // 2)

@@ -23,9 +23,7 @@ from django_pgqueue.spark.report.sections.tenants import tenants
 MOST_QUEUES = 6
 
 
-def compose(
-    data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime
-) -> str:
+def compose(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
     """Return the HTML page. ``expected``: the rows of the forecast. The first MOST_QUEUES queues get a section each."""
     plotted = data.queues[:MOST_QUEUES]
     sections = [summary(data)]
@@ -37,9 +35,7 @@ def compose(
     return page("Queue report", _period(data), sections, _made(made_at))
 
 
-def compose_channel(
-    data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime
-) -> str:
+def compose_channel(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
     """Return the HTML page of one channel. It names no other channel, so the tenant may read it."""
     [name] = data.queues
     sections = [

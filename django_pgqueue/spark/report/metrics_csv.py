@@ -20,7 +20,9 @@ def metrics_csv(data: Data) -> str:
     lines.writerow(["day", *COLUMNS[:1], *COLUMNS[2:]])
     rows = [] if data.by_day is None else data.by_day.sort_by([(name, "ascending") for name in ORDER]).to_pylist()
     for row in rows:
-        lines.writerow([row["bucket_at"].date().isoformat(), *(_cell(name, row[name]) for name in COLUMNS if name != "bucket_at")])
+        lines.writerow(
+            [row["bucket_at"].date().isoformat(), *(_cell(name, row[name]) for name in COLUMNS if name != "bucket_at")]
+        )
     return written.getvalue()
 
 

@@ -28,8 +28,8 @@ class SimulatedMessage:
 
     ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
     how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
-    the wait that it had in the archive. ``started``: its wait ends when its handler starts; otherwise when it is leased,
-    because the archive knows no more.
+    the wait that it had in the archive. ``started``: its wait ends when its handler starts; otherwise when it is
+    leased, because the archive knows no more.
     """
 
     id: int

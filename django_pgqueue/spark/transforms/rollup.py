@@ -51,9 +51,9 @@ def rollup(
     """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.
 
     ``sla``: how long messages may take, by "queue" or "queue/channel". ``keep_minutes``: only the newest days, so many,
-    have metrics by minute; those of older days are removed (default: all have them). Days with about ``most`` messages are computed
-    at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of computed
-    days and that of all days. Raises PipelineError when another run writes the lake, or a file cannot be read.
+    have metrics by minute; those of older days are removed (default: all have them). Days with about ``most`` messages
+    are computed at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of
+    computed days and that of all days. Raises PipelineError when another run writes the lake, or a file cannot be read.
     """
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)

@@ -20,7 +20,9 @@ DAYS = [NOON - timedelta(days=number) for number in (3, 2, 1, 0)]
 
 def day_of_queue(at: datetime, channels: dict[str, dict[str, Any]], **columns: Any) -> list[dict[str, Any]]:
     """The rows of one day of the queue mail: its own, those of its channels, and those of a handler in each."""
-    counts = {name: sum(row.get(name, 0) for row in channels.values()) for name in ("completed", "dead", "retry_seconds")}
+    counts = {
+        name: sum(row.get(name, 0) for row in channels.values()) for name in ("completed", "dead", "retry_seconds")
+    }
     rows = [metric(at, "mail", **counts, **columns)]
     for name, values in channels.items():
         rows += [metric(at, "mail", name, **values), metric(at, "mail", name, "shop.confirm", **values)]
@@ -58,14 +60,14 @@ def test_each_sentence_has_its_number(two_days_after_two: Path) -> None:
         "490 messages were settled: 63 % more than before (300).",
         "8.2 % of them died: 40 dead letters, before 0 % (0).",
         "Handlers ran for 5 min: 50 % more than before (3.33 min).",
-        "Failed attempts took 1 min: none before.",
+        "Failed attempts took 60 s: none before.",
         "The queue mail waited longer: p95 of the worst day 3 s, before 2 s.",
         "The channel mail / acme waited longer: p95 of the worst day 4 s, before 1 s.",
-        "The channel mail / bolt waited shorter: p95 of the worst day 2 s, before 5 s.",
+        "The channel mail / bolt waited less: p95 of the worst day 2 s, before 5 s.",
         "The channel mail / acme grew most: 400 messages, 4.0 times as many as before (100).",
         "The channel mail / bolt shrank most: 80 messages, 60 % fewer than before (200).",
-        "1 channels are new; mail / crow had the most messages, 10.",
-        "Failures of the handler mail / shop.confirm cost most more: 1 min, before 0.",
+        "New channels: 1. mail / crow had the most messages, 10.",
+        "Failures of the handler mail / shop.confirm cost more than before: 60 s, before 0.",
         "The reason failed made more dead letters than before: 40, before 0.",
     ):
         assert expected in found, found

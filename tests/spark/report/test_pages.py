@@ -23,10 +23,20 @@ def two_channels(path: Path) -> Path:
         for handler in (None, "shop.confirm"):
             rows.append(
                 metric(
-                    NOON, "mail", channel, handler, completed=completed, dead=dead, attempts=completed + dead,
-                    run_seconds=completed / 2, sla_seconds=3.0, sla_breaches=dead, total_max_seconds=7.0,
-                    wait_p95_seconds=2.0, capacity_share=completed / 95,
-                )  # fmt: skip
+                    NOON,
+                    "mail",
+                    channel,
+                    handler,
+                    completed=completed,
+                    dead=dead,
+                    attempts=completed + dead,
+                    run_seconds=completed / 2,
+                    sla_seconds=3.0,
+                    sla_breaches=dead,
+                    total_max_seconds=7.0,
+                    wait_p95_seconds=2.0,
+                    capacity_share=completed / 95,
+                )
             )
     forecast = [
         {"computed_at": NOON, "queue": "mail", "channel": channel, "hour_at": NOON,

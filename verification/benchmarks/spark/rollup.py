@@ -33,10 +33,11 @@ def measure(rows: int, rounds: int) -> list[str]:
         metrics = sum(pq.read_metadata(file).num_rows for file in ParquetLake.open(path).files("metrics"))
     times = ", ".join(f"{seconds:.1f}" for seconds, _ in runs)
     most = max(peak for _, peak in runs) / 2**20
-    return [
+    line = (
         f"rollup of {rows:,} messages of one day, {metrics:,} rows of metrics: "
         f"{median(seconds for seconds, _ in runs):.1f} s ({times} s), {most:,.0f} MiB"
-    ]
+    )
+    return [line]
 
 
 def run(path: Path) -> tuple[float, int]:

@@ -98,8 +98,8 @@ def _of_channels(now: Totals, before: Totals) -> Iterator[Safe]:
             counted = now[key]["settled"], before[key]["settled"]
             yield sentence(template, named(key), value_text(counted[0]), compared_text(*counted))
     for keys, totals, template in (
-        (now.keys() - before.keys(), now, "<b>{}</b> channels are new; {} had the most messages, {}."),
-        (before.keys() - now.keys(), before, "<b>{}</b> channels had no messages any more; {} had had the most, {}."),
+        (now.keys() - before.keys(), now, "New channels: <b>{}</b>. {} had the most messages, {}."),
+        (before.keys() - now.keys(), before, "Channels that had messages only before: <b>{}</b>. {} had the most, {}."),
     ):
         key = _largest({key: totals[key]["settled"] for key in keys}, 1)
         if key is not None:
@@ -112,7 +112,7 @@ def _of_failures(compared: Comparison) -> Iterator[Safe]:
     key = _largest(grown, 1)
     if key is not None and _differs(now[key]["retry_seconds"], before.get(key, EMPTY)["retry_seconds"]):
         yield sentence(
-            "Failures of the handler {} cost most more: <b>{}</b>, before {}.",
+            "Failures of the handler {} cost more than before: <b>{}</b>, before {}.",
             named(key),
             value_text(now[key]["retry_seconds"], "seconds"),
             value_text(before.get(key, EMPTY)["retry_seconds"], "seconds"),
@@ -135,7 +135,7 @@ def _waits(what: str, now: Totals, before: Totals) -> Iterator[Safe]:
         for key, row in now.items()
         if key in before and row[WAIT] is not None and before[key][WAIT] is not None
     }
-    for sign, word in ((1, "longer"), (-1, "shorter")):
+    for sign, word in ((1, "longer"), (-1, "less")):
         key = _largest(differences, sign)
         if key is not None and abs(differences[key]) >= MENTIONED_SECONDS:
             waits = now[key][WAIT], before[key][WAIT]
