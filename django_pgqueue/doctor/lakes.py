@@ -43,8 +43,8 @@ def lake_lost(lakes: list[tuple[str, int, list[str]]]) -> Finding:
         Severity.WARNING,
         f"Retention dropped messages before a lake had them: {'; '.join(problems)}{more}.",
         "Only a backup of the database still has them. Set KEEP_UNTIL_EXPORTED, or run queuelake export more often "
-        "than retention drops partitions. Then forget the loss as the owner of the tables: UPDATE pgqueue_lake SET lost = "
-        "'{}' WHERE name = …; if the lake is not used any more, delete its row.",
+        "than retention drops partitions. Then forget the loss as the owner of the tables: UPDATE pgqueue_lake SET "
+        "lost = '{}' WHERE name = …; if the lake is not used any more, delete its row.",
         {"lakes": len(lakes), "shown": shown},
     )
 

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django_pgqueue import __version__
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.arguments import named_source, source_of
 from django_pgqueue.spark.errors import PipelineError
 
-PRODUCER = f"https://pypi.org/project/pgqueue-django/{__version__}"
+PRODUCER = "https://pypi.org/project/pgqueue-django"
 SPECIFICATION = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 FACETS = "https://openlineage.io/spec/facets"
 SEND_SECONDS = 5.0

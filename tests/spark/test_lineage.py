@@ -1,4 +1,4 @@
-"""OpenLineage events: what a catalogue is told of a run, and that the run never depends on it."""
+"""OpenLineage events: a catalogue hears of each run, and the run never depends on it."""
 
 from __future__ import annotations
 

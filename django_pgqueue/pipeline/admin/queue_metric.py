@@ -17,6 +17,7 @@ from django_pgqueue.pipeline.models import QueueMetric
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+
 class GrainFilter(OneOfFilter):
     title = _("grain")
     parameter_name = "grain"

@@ -30,7 +30,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the report is about. ``until``: its last day; ``against``: that of the days to compare with."""
+    """The subject of a report. ``until``: its last day; ``against``: that of the days to compare with."""
 
     days: int = 7
     choice: Choice = EVERYTHING

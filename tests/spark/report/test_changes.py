@@ -1,4 +1,4 @@
-"""What changed since the days before: each sentence has its number, and names what changed most."""
+"""The comparison with the days before: each sentence has its number, and names the largest change."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from django_pgqueue.spark.simulate.job import Scenario, files_of, play
 from django_pgqueue.spark.simulate.limits import Change
 from django_pgqueue.spark.source import Source
 from tests.support.paths import REPOSITORY
+from tests.support.sessions import one
 from verification.benchmarks.cluster import Cluster
 
 from .database import DATABASE, archive
@@ -43,7 +44,7 @@ PATIENCE_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What differs from the load as it was. ``set``: the options of ``simulate --set`` that say the same."""
+    """The differences from the load as it was. ``set``: the options of ``simulate --set`` that say the same."""
 
     name: str
     limits: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -166,7 +167,7 @@ def workers(cluster: Cluster, session: psycopg.Connection[Any], situation: Situa
 def wait_for(session: psycopg.Connection[Any], sql: str, *parameters: object) -> None:
     """Ask until the answer is true."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not session.execute(sql, parameters).fetchone()[0]:
+    while not one(session, sql, *parameters):
         if time.monotonic() > deadline:
             raise SystemExit(f"it takes too long: {sql}")
         time.sleep(0.1)

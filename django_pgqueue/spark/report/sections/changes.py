@@ -7,8 +7,9 @@ from datetime import date
 from typing import Any
 
 from django_pgqueue.charts import text, value_text
-from django_pgqueue.spark.report.compare import COUNTS, SPENT, WAIT, Comparison, Key
+from django_pgqueue.spark.report.compare import WAIT, Comparison, Key
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, safe
+from django_pgqueue.spark.report.read import COUNTS, SPENT
 from django_pgqueue.spark.report.sections.summary import part
 
 # A change is mentioned from this part of the earlier value on; a wait also has to differ by so many seconds.
