@@ -124,6 +124,7 @@ def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str,
     assert stages(database) == 0
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_a_job_that_is_run_again_does_not_read_its_frame_to_the_end(
     spark: SparkSession, dsn: str, database: Database, tmp_path: Path
 ) -> None:
