@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_pgqueue.spark.datasource import PgQueueDataSource
+from django_pgqueue.spark.datasource.jobs import is_done
 from django_pgqueue.spark.datasource.options import WriteOptions
 from django_pgqueue.spark.datasource.writer import Writer
 from tests.support.sessions import Session as Database
@@ -115,43 +116,15 @@ def test_messages_come_in_the_order_of_the_frame(spark: SparkSession, dsn: str, 
 
 
 def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
+    assert not is_done("import 1", dsn)
     write(numbers(spark, 10), dsn, job="import 1")
+    assert is_done("import 1", dsn)
     write(numbers(spark, 20), dsn, job="import 1")
     write(numbers(spark, 5), dsn, job="import 2")
 
     assert one(database, "SELECT count(*) FROM pgqueue_message") == 15
     assert ledger(database) == [("import 1", 0, 10, 0, 0), ("import 2", 0, 5, 0, 0)]
     assert stages(database) == 0
-
-
-@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_a_job_that_is_run_again_does_not_read_its_frame_to_the_end(
-    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
-) -> None:
-    log = tmp_path / "batches"
-
-    def counted(batches: Any) -> Any:
-        for batch in batches:
-            with log.open("a") as file:
-                file.write(f"{batch.num_rows}\n")
-            yield batch
-
-    def rows_read() -> int:
-        count = sum(map(int, log.read_text().split()))
-        log.unlink()
-        return count
-
-    large = numbers(spark, 20_000, 1, payload="to_json(struct(id AS n, repeat('x', 1000) AS fill))")
-    frame = large.mapInArrow(counted, large.schema)
-    write(frame, dsn, job="once")
-    assert rows_read() == 20_000
-
-    write(frame, dsn, job="once")
-
-    assert rows_read() <= 10_000
-    assert one(database, "SELECT count(*) FROM pgqueue_message") == 20_000
-    write(numbers(spark, 5), dsn, job="afterwards")
-    assert one(database, "SELECT count(*) FROM pgqueue_message") == 20_005
 
 
 def test_an_empty_frame_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:

@@ -29,7 +29,7 @@ from django_pgqueue.spark.datasource.bad_rows import (
 )
 from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
 from django_pgqueue.spark.datasource.known_channels import KnownChannels
-from django_pgqueue.spark.datasource.refused import InTheWay, refusals_as_pipeline_errors
+from django_pgqueue.spark.datasource.refused import LockConflict, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
@@ -60,15 +60,14 @@ class BulkEnqueue:
         with self.source.connect() as connection, self.source.errors(), connection.transaction():
             parameters = [self.name, self.batch, json.dumps(encoder.absent)]
             [stage] = only(connection.execute("SELECT pgqueue_ingest_open(%s, %s, %s)", parameters))
-            if stage is None:
-                # The job is done. Spark ends this worker, and computes no more of the frame for it.
-                return StagedRows(self.name)
-            copier = Copier(connection, stage, encoder, KnownChannels(connection, create=create_channels))
+            copier = None
+            if stage is not None:
+                copier = Copier(connection, stage, encoder, KnownChannels(connection, create=create_channels))
             # A worker whose input is not read to its end cannot be used again.
             for batch in chain([first], filled):
-                if len(copier.bad) <= MOST_BAD_ROWS:
+                if copier is not None and len(copier.bad) <= MOST_BAD_ROWS:
                     copier.copy(batch)
-        return StagedRows(self.name, stage, copier.copied, copier.bad)
+        return StagedRows(self.name, stage, copier.copied, copier.bad) if copier else StagedRows(self.name)
 
     def ingest(self, staged: Sequence[StagedRows], *, create_channels: bool = False, collect: bool = False) -> None:
         """Enqueue the rows of the stages, once.
@@ -83,7 +82,7 @@ class BulkEnqueue:
             try:
                 self._ingest(staged, bad, create_channels)
                 break
-            except (SourceLost, InTheWay):
+            except (SourceLost, LockConflict):
                 if pause is None:
                     raise
                 time.sleep(pause)
@@ -134,7 +133,7 @@ class StagedRows(WriterCommitMessage):
 
 
 class Copier:
-    """Copies the rows of one task into its stage, in their order, and collects those that cannot be enqueued."""
+    """Copy the rows of one task into its stage, in their order, and collect those that cannot be enqueued."""
 
     def __init__(
         self, connection: psycopg.Connection[Any], stage: int, encoder: RowEncoder, channels: KnownChannels
