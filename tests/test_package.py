@@ -42,7 +42,7 @@ def test_every_public_name_resolves_and_is_listed():
     "verb",
     [
         "enqueue", "enqueue_many", "aenqueue", "dequeue", "heartbeat", "complete", "defer", "retry", "dead_letter",
-        "redrive", "pop", "peek", "purge", "metrics", "sweep", "prune", "measure", "channel_set", "channel_release",
+        "redrive", "pop", "peek", "channel_purge", "metrics", "sweep", "prune", "measure", "channel_set", "channel_release",
         "channel_pause", "channel_resume", "explain_channel", "explain_message", "handler",
     ],
 )  # fmt: skip
