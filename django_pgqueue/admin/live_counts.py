@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_pgqueue.admin.paginator import CappedCount
+from django_pgqueue.admin.paginator import CappedCount, capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000
@@ -43,7 +43,7 @@ def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCoun
     """Return the live messages by channel id."""
     rows = call(using, SQL, {"most": MOST_COUNTED + 1, "channels": list(channel_ids)})
     return {
-        pk: LiveCounts(capped(ready), capped(leased), *split(messages, waiting))
+        pk: LiveCounts(capped(ready, MOST_COUNTED), capped(leased, MOST_COUNTED), *split(messages, waiting))
         for pk, ready, leased, messages, waiting in rows
     }
 
@@ -55,8 +55,3 @@ def split(messages: int, waiting: int) -> tuple[int, int]:
     if messages > MOST_COUNTED:
         counts = CappedCount(min(counts[0], MOST_COUNTED)), CappedCount(min(counts[1], MOST_COUNTED))
     return counts
-
-
-def capped(count: int) -> int:
-    """Return a count that says of itself whether it is a lower bound."""
-    return CappedCount(MOST_COUNTED) if count > MOST_COUNTED else count

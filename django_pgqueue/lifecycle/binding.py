@@ -62,7 +62,7 @@ def headers_of(headers: Any) -> dict[str, Any]:
     return headers or {}
 
 
-def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
+def lease_columns(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     """Return ids and tokens as all settling functions take them: as text of two arrays, which psycopg sends
     unchanged."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])

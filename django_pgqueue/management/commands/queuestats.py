@@ -96,7 +96,7 @@ def stats_as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> st
 
 
 def cells(row: QueueHealth) -> tuple[str, ...]:
-    """Return the row of one queue."""
+    """Return the texts of one queue's row in the table, one for each column of HEAD."""
     more = "" if row.complete else "+"
     numbers = [f"{number}{more}" for number in (row.ready, row.leased, row.scheduled, row.waiting_for_limit, row.dead)]
     oldest = "-" if row.oldest_age is None else str(timedelta(seconds=round(row.oldest_age.total_seconds())))

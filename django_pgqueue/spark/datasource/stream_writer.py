@@ -24,7 +24,7 @@ BATCH = "streaming.sql.batchId"
 
 
 def spark_property(name: str) -> str:
-    """Return a property that Spark sets for the task that runs now."""
+    """Return a property that Spark sets for the task that runs now. Raises PipelineError outside of a stream."""
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(name)
     if value is None:
