@@ -21,8 +21,8 @@ def plain(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-class Given:
-    """Takes the options one by one, as text. An option that is left at the end is unknown."""
+class OptionReader:
+    """Take the options one by one, as text. An option that is left at the end is unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = {plain(name): value for name, value in options.items()}
@@ -68,7 +68,7 @@ def whole_option(least: int) -> Callable[[str], int]:
     return read
 
 
-def truth(text: str) -> bool:
+def boolean_option(text: str) -> bool:
     """Read "true" or "false". Raises ValueError."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false.")
@@ -132,7 +132,7 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         read = cls(
             source=given.source(),
             table=given.take("table", table_option, "message"),
@@ -162,10 +162,10 @@ class WriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         source = given.source()
         job = None if stream else given.take("job", channel_name)
-        create_channels = given.take("create_channels", truth, False)
+        create_channels = given.take("create_channels", boolean_option, False)
         bad_rows = given.take("bad_rows", bad_rows_option, "fail")
         constants = {
             "handler": given.take("handler", channel_name),
@@ -208,7 +208,7 @@ class StreamOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         read = cls(
             source=given.source(),
             stream=given.take("stream", channel_name, ""),

@@ -1,4 +1,4 @@
-"""Writes a lake: staging, commits, and the repair after a killed run."""
+"""Write a lake: staging, commits, and the repair after a killed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
+"""Read the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs scenarios, each in a Spark task of its own: a replay of the past, and one with other limits."""
+"""Run scenarios, each in a Spark task of its own: a replay of the past, and one with other limits."""
 
 from __future__ import annotations
 
