@@ -76,7 +76,7 @@ def boolean_option(text: str) -> bool:
 
 
 def table_option(text: str) -> str:
-    """Check the name of a table that can be read. Raises ValueError."""
+    """Return the name of a table, if it is one that can be read. Raises ValueError."""
     from django_pgqueue.spark.datasource.tables import TABLES
 
     if text not in TABLES:
@@ -85,7 +85,7 @@ def table_option(text: str) -> str:
 
 
 def bad_rows_option(text: str) -> str:
-    """Check what is done about bad rows. Raises ValueError."""
+    """Return ``fail`` or ``collect`` from the text of the option ``bad_rows``. Raises ValueError."""
     if text.lower() not in ("fail", "collect"):
         raise ValueError(f"{text!r} is neither fail nor collect.")
     return text.lower()
@@ -108,7 +108,7 @@ def duration_option(text: str) -> float:
 
 
 def channel_name(text: str) -> str:
-    """Check a name of 1 to 200 characters. Raises ValueError."""
+    """Return a name unchanged, if it has 1 to 200 characters. Raises ValueError."""
     if not 1 <= len(text) <= 200:
         raise ValueError("a name takes 1 to 200 characters.")
     return text
@@ -188,7 +188,7 @@ class WriteOptions:
 
 
 def json_option(text: str) -> str:
-    """Check that a text is JSON. Raises ValueError."""
+    """Return a text unchanged, if it is JSON. Raises ValueError."""
     json.loads(text)
     return text
 
