@@ -110,7 +110,7 @@ def matching(path: Path, table: str, queue: str, names: list[str]) -> int:
 
 
 def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
-    """Return which rows of a batch are not of the channel. Rows of whole queues have no channel, and stay."""
+    """Return a mask of the rows to keep: those of other channels, and of whole queues, which have no channel."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

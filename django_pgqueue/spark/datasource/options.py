@@ -92,13 +92,13 @@ def bad_rows_option(text: str) -> str:
 
 
 def moment_option(text: str) -> datetime:
-    """Parse a time in ISO 8601; without a zone it is UTC. Raises PipelineError."""
+    """Parse a time in ISO 8601; without a zone it is UTC. Raises ValueError."""
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def duration_option(text: str) -> float:
-    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h. Raises PipelineError."""
+    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h, 1d. Raises ValueError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
     seconds = float(number) * units[unit]
