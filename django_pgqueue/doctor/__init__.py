@@ -73,9 +73,9 @@ class Report:
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
     """Run all examinations, or ``only`` those, and return a report. An examination that fails becomes a finding.
 
-    ``using``: database alias; default: the queue's. ``limits``: from where on something is reported. If the database is
-    not migrated, that is the only finding, because everything else would follow from it. Raises the database's error
-    when it does not answer.
+    ``using``: database alias; default: the queue's. ``limits``: the values above which something is reported. If the
+    database is not migrated, that is the only finding, because everything else would follow from it. Raises the
+    database's error when it does not answer.
     """
     database = alias(using)
     names = list(EXAMINATIONS) if only is None else list(only)

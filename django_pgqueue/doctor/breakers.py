@@ -23,7 +23,7 @@ def examine_breakers(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def report_open_breakers(found: list[BreakerState], age: timedelta) -> Finding:
-    """Report the breakers that are open. ``age``: of the one that has been open for longest."""
+    """Report the breakers that are open. ``age``: how long the first of them has been open."""
     return Finding(
         "breaker_open",
         Severity.WARNING if age > LONG else Severity.NOTE,

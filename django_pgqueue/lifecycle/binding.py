@@ -27,8 +27,8 @@ DELIVERY_COLUMNS = (
 class Unreadable:
     """Name a message that cannot become a delivery. ``token``: the token of its lease, if it has one.
 
-    ``reason``: of the dead letter; None: the message waits, because its codec may decode it later. ``kind``: the type
-    in its details.
+    ``reason``: why it is a dead letter; None: the message waits, because its codec may decode it later. ``kind``: the
+    type in its details.
     """
 
     id: int
