@@ -42,7 +42,9 @@ class Breaker:
         for what, shortest in (("within", timedelta.resolution), ("pause", SHORTEST_PAUSE)):
             value: Any = getattr(self, what)
             if not isinstance(value, timedelta):
-                raise invalid_breaker(f"{what} is not a timedelta but {type(value).__name__}", "Use datetime.timedelta.")
+                raise invalid_breaker(
+                    f"{what} is not a timedelta but {type(value).__name__}", "Use datetime.timedelta."
+                )
             if not shortest <= value <= LONGEST:
                 raise invalid_breaker(f"{what} is {value}", f"Give a time from {shortest} to {LONGEST}.")
         if self.per not in ("handler", "channel"):

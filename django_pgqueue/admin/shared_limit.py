@@ -162,7 +162,9 @@ class SharedLimitAdmin(BreakerAdmin):
         """Return the tokens in the bucket, and how many it holds."""
         if limit.usage.tokens is None:
             return str(self.get_empty_value_display())
-        return rendering.number(_("%(used)s of %(most)s") % used_of_most(int(limit.usage.tokens // 1), limit.release_burst))
+        return rendering.number(
+            _("%(used)s of %(most)s") % used_of_most(int(limit.usage.tokens // 1), limit.release_burst)
+        )
 
     @admin.display(description=_("waiting"))
     def waiting(self, limit: Any) -> str:

@@ -58,7 +58,7 @@ def check_objects(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the functions, triggers and tables of a migrated database."""
-    checks = [function_messages, trigger_messages, table_messages, limit_messages]
+    checks: list[DatabaseCheck] = [function_messages, trigger_messages, table_messages, limit_messages]
     return run_database_checks(app_configs, databases, checks, only_migrated=True)
 
 

@@ -11,7 +11,17 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, limit_pause, limit_set, measure, queue_pause, retry
+from django_pgqueue import (
+    channel_pause,
+    channel_set,
+    dequeue,
+    enqueue,
+    limit_pause,
+    limit_set,
+    measure,
+    queue_pause,
+    retry,
+)
 from django_pgqueue.models import Backlog, Schedule
 from tests.admin.conftest import make_dead
 from tests.admin.dashboard_page import ADDRESS, AT_ONCE, histogram, look, row, settled, shown, working

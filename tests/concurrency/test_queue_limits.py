@@ -11,6 +11,7 @@ from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, column, one
 from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, retry, set_queue, settle, tick
 
+
 @pytest.mark.parametrize("settings", [{}, {"fairness": "share"}, {"max_share": 0.7}])
 @pytest.mark.parametrize("seed", seeds(1))
 def test_max_concurrency_is_never_exceeded(

@@ -66,7 +66,9 @@ def test_each_class_of_the_package_has_a_name_of_its_own() -> None:
     """Django and the migrations give these names: Command, Meta, Migration."""
     package = [path for path in SOURCES if path.is_relative_to(REPOSITORY / "django_pgqueue")]
     names = Counter(
-        name for path in package for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        name
+        for path in package
+        for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert len(names) > 300
     assert sorted(name for name, count in names.items() if count > 1) == ["Command", "Meta", "Migration"]

@@ -21,7 +21,6 @@ from django_pgqueue import (
     lease_release,
     pop,
     reschedule,
-    retry,
     sweep,
 )
 from django_pgqueue.lifecycle.channel_purge import channel_purge

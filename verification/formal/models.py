@@ -108,7 +108,8 @@ MODELS = (
     without("the dequeue locks messages", "Lease", "LeaseKept", LockedClaim=False, LockedLane=False, Limit=2),
     without("the dequeue locks the lane", "Lease", "LimitHolds", LockedLane=False),
     without(
-        "leases are counted, not a counter that a late worker counts down", "Lease", "LimitHolds", DerivedOccupancy=False,
+        "leases are counted, not a counter that a late worker counts down", "Lease", "LimitHolds",
+        DerivedOccupancy=False,
     ),
     without("the attempt is counted at the dequeue", "Lease", "Deliveries", CountedAtClaim=False),
     without("a handler that has begun counts as an attempt", "Lease", "Runs", Supervised=True, BegunCounts=False),

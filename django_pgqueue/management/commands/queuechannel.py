@@ -6,9 +6,9 @@ from typing import Any, get_args
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
-from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,

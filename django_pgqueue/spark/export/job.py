@@ -96,7 +96,9 @@ def _staged(file: Written) -> StagedFile:
     return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
 
 
-def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, reported: bool) -> None:
+def _commit(
+    writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, reported: bool
+) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
     ``lost``: by day, the messages that the database has dropped before the lake had them. ``reported``: the export has

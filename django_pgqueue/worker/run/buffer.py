@@ -15,7 +15,8 @@ class Buffer:
 
     ``concurrency``: the number of threads. ``batch``: the most messages of one dequeue. ``limits``: the limits of
     handlers that have a ``concurrency``. ``wake``: called when there is room for more messages. ``alike``: whether one
-    call may take two deliveries of one handler together. ``running``: messages that run now. ``closed``: nothing more may start.
+    call may take two deliveries of one handler together. ``running``: messages that run now. ``closed``: nothing more
+    may start.
     """
 
     def __init__(
