@@ -110,4 +110,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.extender.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"claims": None, "heart": None}
+        return self.__dict__ | {"claims": None, "extender": None}
