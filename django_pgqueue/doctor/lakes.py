@@ -19,7 +19,7 @@ LIMIT %s
 """
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_lakes(using: str, limits: Limits) -> Iterator[Finding]:
     """Report the lakes that have lost messages, in one finding."""
     [(has_lakes,)] = call(using, HAS_LAKES)
     lakes = call(using, LOST, (limits.most,)) if has_lakes else []

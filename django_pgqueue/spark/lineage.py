@@ -61,12 +61,12 @@ ALWAYS_A_SOURCE = ("export", "redrive")
 
 
 @contextmanager
-def lineage(command: str, args: Namespace) -> Iterator[Run]:
+def lineage(command: str, args: Namespace) -> Iterator[LineageRun]:
     """Send the events of one run to ``args.lineage``: START, then COMPLETE, FAIL or ABORT.
 
     The caller sets ``status`` of the run that is yielded: the exit status of the command.
     """
-    run = Run(command, args)
+    run = LineageRun(command, args)
     run.send("START")
     try:
         yield run
@@ -87,7 +87,7 @@ def lineage(command: str, args: Namespace) -> Iterator[Run]:
 
 
 @dataclass(slots=True)
-class Run:
+class LineageRun:
     """One run of a command, as its events describe it."""
 
     command: str
@@ -107,7 +107,7 @@ class Run:
             print(f"The lineage event {kind} was not delivered to {shown(self.args.lineage)}: {error}", file=sys.stderr)
 
     def event(self, kind: str, problem: str = "") -> dict[str, Any]:
-        """Return the event."""
+        """Return the event as the specification has it, with what the run has written so far."""
         flow = FLOWS[self.command]
         ended = kind == "COMPLETE"
         return {

@@ -1,4 +1,4 @@
-"""Writes the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
+"""Write the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
 
 Run `export` and `rollup` before. Neither Spark nor the database is needed.
 """
@@ -60,13 +60,13 @@ def _day(given: str) -> date:
 def run(args: Namespace) -> int:
     """Write the report and print where it is. Returns 0; raises PipelineError."""
     from django_pgqueue.spark.report.choice import Choice
-    from django_pgqueue.spark.report.write import Asked, write
+    from django_pgqueue.spark.report.write import ReportRequest, write
 
     queues = args.queue
     if args.channel is not None:
         queues = queues or ["default"]
         if len(queues) > 1:
             raise PipelineError("--channel is that of one queue: give --queue once.")
-    asked = Asked(args.days, Choice(queues, args.channel), args.until, args.against)
+    asked = ReportRequest(args.days, Choice(queues, args.channel), args.until, args.against)
     print(write(args.lake, args.output, asked, args.csv))
     return 0

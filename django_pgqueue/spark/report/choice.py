@@ -11,18 +11,18 @@ import pyarrow.compute as pc
 # Each message is counted once in each level: whole queues, whole channels, handlers.
 
 
-def whole_queues(rows: pa.Table) -> pa.Table:
+def queue_rows(rows: pa.Table) -> pa.Table:
     """Return the rows of whole queues, without those of channels and handlers."""
     return rows.filter(pc.equal(rows["level"], "queue"))
 
 
-def channels(rows: pa.Table) -> pa.Table:
-    """Return the rows of channels."""
+def channel_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows of whole channels, without those of their handlers."""
     return rows.filter(pc.equal(rows["level"], "channel"))
 
 
-def handlers(rows: pa.Table) -> pa.Table:
-    """Return the rows of handlers."""
+def handler_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows that tell the handlers of a channel apart."""
     return rows.filter(pc.equal(rows["level"], "handler"))
 
 
@@ -43,7 +43,7 @@ class Choice:
         its = _with(its, "queue", self.channel)
         if "level" not in its.column_names:
             return its
-        return pa.concat_tables([_with(channels(its), "level", "queue"), its])
+        return pa.concat_tables([_with(channel_rows(its), "level", "queue"), its])
 
 
 def _with(rows: pa.Table, column: str, value: str) -> pa.Table:

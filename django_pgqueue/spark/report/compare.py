@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from django_pgqueue.spark.report.choice import Choice, channels, handlers, whole_queues
+from django_pgqueue.spark.report.choice import Choice, channel_rows, handler_rows, queue_rows
 from django_pgqueue.spark.report.read import COUNTS, SPENT, Files, read_days, sums
 
 ONE_DAY = timedelta(days=1)
 WAIT = "wait_p95_seconds"
 KEYS = {"queue": ["queue"], "channel": ["queue", "channel"], "handler": ["queue", "handler"]}
-ROWS_OF = {"queue": whole_queues, "channel": channels, "handler": handlers}
+ROWS_OF = {"queue": queue_rows, "channel": channel_rows, "handler": handler_rows}
 SETTLED = ("completed", "popped", "dead")
 
 # The names that a row is about, such as a queue and a channel.
@@ -49,7 +49,7 @@ class Period:
         """Return the dead letters by reason."""
         found: dict[str, int] = {}
         if self.rows is not None:
-            for reasons in whole_queues(self.rows)["dead_by_reason"].to_pylist():
+            for reasons in queue_rows(self.rows)["dead_by_reason"].to_pylist():
                 for reason, count in dict(reasons or {}).items():
                     found[reason] = found.get(reason, 0) + count
         return found

@@ -1,4 +1,4 @@
-"""Reads the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
+"""Read the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.lake.rows import read_table
-from django_pgqueue.spark.report.choice import Choice, channels, whole_queues
+from django_pgqueue.spark.report.choice import Choice, channel_rows, queue_rows
 from django_pgqueue.spark.schema import arrow_schema
 
 # Returns the files of a grain, of these days: `files("hour", days)`.
@@ -95,17 +95,17 @@ def read_report_data(
     if not by_day.num_rows:
         return Data(days=list(days))
     hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, choice, _not_handlers)
-    grain = _grain(whole_queues(by_day)["bucket_at"].to_pylist(), whole_queues(hours)["bucket_at"].to_pylist())
+    grain = _grain(queue_rows(by_day)["bucket_at"].to_pylist(), queue_rows(hours)["bucket_at"].to_pylist())
     if grain == "minute" and _days(files("minute", days)) < _days(files("hour", days)):
         grain = "hour"  # the lake keeps metrics by minute of its newest days
     rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, choice, _not_handlers)
-    times = _regular(whole_queues(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
-    history = _histories(whole_queues(rows), times)
+    times = _regular(queue_rows(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
+    history = _histories(queue_rows(rows), times)
     ended_later = _rows("metrics", files("day", later), ["level", "queue", "channel", "enqueued", *ENDS], choice)
-    add_depth(history, {row["queue"]: _ended(row) for row in sums(whole_queues(ended_later), ["queue"], MOVED)})
+    add_depth(history, {row["queue"]: _ended(row) for row in sums(queue_rows(ended_later), ["queue"], MOVED)})
     order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
-    compared = channels(rows if grain == "minute" else hours).select(COMPARED)
-    return Data(list(days), order, grain, times, history, by_day, channels(rows), compared)
+    compared = channel_rows(rows if grain == "minute" else hours).select(COMPARED)
+    return Data(list(days), order, grain, times, history, by_day, channel_rows(rows), compared)
 
 
 def read_days(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:

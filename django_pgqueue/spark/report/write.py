@@ -1,4 +1,4 @@
-"""Reads a lake and writes the page."""
+"""Read a lake and write the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The subject of a report. ``until``: its last day; ``against``: that of the days to compare with."""
 
     days: int = 7
@@ -38,7 +38,7 @@ class Asked:
     against: date | None = None
 
 
-def write(path: Path, output: Path, asked: Asked, csv: Path | None = None) -> str:
+def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = None) -> str:
     """Write the report to ``output``, and its metrics by day to ``csv``. Returns the line that says so.
 
     Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue or a channel, or a
@@ -59,7 +59,7 @@ def write(path: Path, output: Path, asked: Asked, csv: Path | None = None) -> st
     return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
-def _read(lake: ParquetLake, asked: Asked) -> tuple[Data, Comparison, pa.Table, Holdings]:
+def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
     def files(grain: str, within: Sequence[date]) -> list[Path]:
         return [file for file in lake.files("metrics", within) if f"grain={grain}" in file.parts]
 
@@ -113,7 +113,7 @@ def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
     raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
 
-def _period(there: Collection[date], asked: Asked) -> list[date]:
+def _period(there: Collection[date], asked: ReportRequest) -> list[date]:
     """Return the days of the report: ``asked.until``, or else the newest day with metrics, and the days before it.
 
     Days after tomorrow are left out if there are others: a message may claim the year 9999.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django_pgqueue.spark.report.choice import Choice
-from django_pgqueue.spark.report.write import Asked, write
+from django_pgqueue.spark.report.write import ReportRequest, write
 
 
 class Page(HTMLParser):
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 def reported(path: Path, *, queues: Sequence[str] = (), channel: str | None = None, **asked: Any) -> Page:
-    """Write a report with the options of `Asked`, and read it."""
+    """Write a report with the options of `ReportRequest`, and read it."""
     output = path.parent / "report.html"
-    write(path, output, Asked(choice=Choice(queues, channel), **asked))
+    write(path, output, ReportRequest(choice=Choice(queues, channel), **asked))
     return Page(output.read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import Series, line_plot, sparkline, stack, value_text
-from django_pgqueue.spark.report.choice import channels
+from django_pgqueue.spark.report.choice import channel_rows
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table
 from django_pgqueue.spark.report.read import Data, sums
 from django_pgqueue.spark.report.sections.summary import SETTLED, part
@@ -18,7 +18,7 @@ MOST_ROWS = 25
 
 def sla(data: Data) -> Section:
     """Return the section: breaches over time, and a table of the channels. Without an SLA it says how to set one."""
-    days = channels(data.by_day)
+    days = channel_rows(data.by_day)
     days = days.filter(pc.is_valid(days["sla_seconds"]))
     if not days.num_rows:
         message = "No SLA was given to rollup: set SLA in the settings, or give --sla."
