@@ -69,6 +69,7 @@ class Message(models.Model):
     promoted_for = models.BigIntegerField(
         null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
     )
+    promoted_at = Moment(null=True, editable=False, help_text=_("When it was made ready for a shared limit."))
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)

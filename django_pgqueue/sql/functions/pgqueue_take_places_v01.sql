@@ -13,6 +13,7 @@ AS $$
 DECLARE
     v_held bigint[];
     v_channels bigint[];
+    v_costs bigint[];
 BEGIN
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
@@ -43,13 +44,17 @@ BEGIN
                 held_until = CASE WHEN c.ordered THEN p_now + interval '1 second' END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.id AS channel_id, c.ordered
+            RETURNING m.id, c.id AS channel_id, c.ordered, m.cost
         )
-        SELECT array_agg(a.id) FILTER (WHERE a.ordered), array_agg(a.channel_id) INTO v_held, v_channels
+        SELECT array_agg(a.id) FILTER (WHERE a.ordered), array_agg(a.channel_id),
+            array_agg(-coalesce(a.cost, 1)::bigint)
+        INTO v_held, v_channels, v_costs
         FROM aside AS a;
         IF v_held IS NOT NULL THEN
             PERFORM pgqueue_announce(v_held);
         END IF;
+        -- The rates of channels and queues were charged when the messages were taken.
+        PERFORM pgqueue_adjust_rates(v_channels, v_costs);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
     END IF;
