@@ -2,8 +2,9 @@
 -- before and stand in the line. The channels take turns, by weight: a turn that is not over goes on in the next call.
 -- Caller: pgqueue_promote_waiting.
 -- The parameters are those of pgqueue_promote_waiting. A channel that is not served keeps no place from the others: it
--- gets as many messages ahead as its weight, and they are not counted. That is one that is parked (it or its queue is
--- paused, or at a limit), or one of a queue in which a message has been ready for 5 seconds: its workers may have ended.
+-- gets as many messages ahead as its weight, and they are not counted. That is one that is parked (it or its queue
+-- is paused, or at a limit), or one of a queue in which such a message has been ready for 5 seconds: its workers may
+-- have ended.
 -- Returns the ids.
 -- Locks: the limit, then messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_promote_within(p_limit_id bigint, p_queue text, p_most integer, p_now timestamptz)

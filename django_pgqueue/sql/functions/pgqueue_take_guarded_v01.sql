@@ -49,7 +49,8 @@ BEGIN
         SET seq = nextval('pgqueue_gate_seq'), held = v_may.ids || v_taken.ids, seen_at = v_may.seen_at,
             -- The rate counts from the moment of the leases, not from the one when the call began.
             next_at = greatest(v_may.next_at, taken_at) + pgqueue_token_time(v_may.step, v_taken.cost),
-            debt = nullif(greatest(v_taken.cost - floor(v_may.tokens), 0), 0), wanted = v_taken.wanted
+            debt = CASE WHEN v_may.step > '0' THEN nullif(greatest(v_taken.cost - floor(v_may.tokens), 0), 0) END,
+            wanted = v_taken.wanted
         WHERE g.ctid = v_may.place;
     END IF;
 END;

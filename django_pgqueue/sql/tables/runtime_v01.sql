@@ -16,7 +16,7 @@
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
 --   10 milliseconds   margin after the time of a rate: next_due
---   25 milliseconds   one call sets messages aside for so long: dequeue_many
+--   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim;
