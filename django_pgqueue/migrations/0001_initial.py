@@ -45,6 +45,8 @@ class Migration(migrations.Migration):
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
+                ('limits', django_pgqueue.models.counts.Ids(null=True)),
+                ('cost', models.PositiveIntegerField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_archived_message',

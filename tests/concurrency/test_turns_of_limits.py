@@ -41,12 +41,11 @@ def test_a_turn_goes_on_in_another_session(session: Session, business: Session) 
     served = []
     for place in range(16):
         taker, other = (business, session) if place % 2 else (session, business)
-        taker.commit()
-        taker.execute("BEGIN") if taker is session else None
-        leases = dequeue(taker)
-        assert dequeue(other) == [], "the limit is held"
-        other.rollback()
-        taker.commit()
+        with taker.transaction():
+            leases = dequeue(taker)
+            assert dequeue(other) == [], "the limit is held"
+            other.rollback()
+        business.commit()
         served += [lease.channel for lease in leases]
         settle(session, leases)
 
