@@ -11,7 +11,6 @@ from django_pgqueue.backoff import Constant, Exponential, Policy
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.limits import Limit, limit_names
 from django_pgqueue.tasks.compat import InvalidTask, Task
-from django_pgqueue.tasks.options import is_cost
 
 
 # The class uses no zero-argument super(), because a dataclass with slots is another class than the one in the source.
@@ -85,7 +84,7 @@ def check_task(task: Task) -> None:
         )
     if task.headers is not None and not isinstance(task.headers, Mapping):
         raise InvalidTask(f"headers must be a mapping, not {task.headers!r}.")
-    if task.cost is not None and not is_cost(task.cost):
+    if task.cost is not None and (type(task.cost) is not int or task.cost < 1):
         raise InvalidTask(f"cost must be a whole number of at least 1, not {task.cost!r}.")
     try:
         limit_names(task.limits)

@@ -89,7 +89,7 @@ def test_workers_together_keep_the_turns_and_the_limit(session: Session, connect
 def test_dequeue_matching_passes_over_messages_that_it_sets_aside(session: Session, full: list[int]) -> None:
     free = [enqueue_other(session) for _ in range(3)]
 
-    taken = [id for (id,) in session.execute(MATCHING, [3]).fetchall()]
+    taken = [number for (number,) in session.execute(MATCHING, [3]).fetchall()]
 
     assert sorted(taken) == sorted([full[0], *free[:2]])
     assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") >= 2

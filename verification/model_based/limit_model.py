@@ -222,8 +222,8 @@ class Limits:
             return "its channel is held"
         if lane.ordered and current is None and job is not min(waiting, key=lambda other: (other.due, other.id)):
             return "it is not the first of its channel"
-        others = [other.cost for other in self.jobs.values() if other.status == READY and other.lane.queue == lane.queue]
-        if not self.queue_is_open(lane.queue, max(others)):
+        waiting = [other for other in self.jobs.values() if other.status == READY and other.lane.queue == lane.queue]
+        if not self.queue_is_open(lane.queue, max(other.cost for other in waiting)):
             return "its queue is at its limit"
         most = self.most_of_share(lane.queue)
         if most is not None and self.held_by(lane) >= most:

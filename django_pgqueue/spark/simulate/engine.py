@@ -1,8 +1,8 @@
 """Simulates a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
 The module is pure: no clock, no database, no randomness. All times are whole microseconds, so that rates are exact. The
-rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance, pgqueue_take_by_share and
-pgqueue_fold.
+rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance, pgqueue_fold and
+pgqueue_take_by_share.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ LOOKS_AGAIN = 1_000_000
 
 # A function that is called when the last attempt of a message begins: with the message, and its wait.
 Record = Callable[[SimulatedMessage, int], None]
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:

@@ -122,9 +122,7 @@ class SharedLimits:
             left, _, value = text.partition("=")
             name, _, field = left.rpartition(".")
             if not name or field not in known or not value:
-                raise ValueError(
-                    f"{text!r} is no shared limit. Write NAME.FIELD=VALUE; fields: {', '.join(known)}"
-                )
+                raise ValueError(f"{text!r} is no shared limit. Write NAME.FIELD=VALUE; fields: {', '.join(known)}")
             parsed = tuple(value.split(",")) if field == "handlers" else _value(field, value.strip())
             found[name] = replace(found.get(name, cls(name)), **{field: parsed})
         for limit in found.values():

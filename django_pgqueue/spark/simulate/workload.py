@@ -21,7 +21,8 @@ from django_pgqueue.spark.simulate.lane import SimulatedMessage
 from django_pgqueue.spark.simulate.limits import SharedLimits
 
 COLUMNS = (
-    "id", "channel", "handler", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors", "limits", "cost",
+    "id", "channel", "handler", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors", "limits",
+    "cost",
 )  # fmt: skip
 TIMES = ("created_at", "dequeue_at", "began_at", "settled_at")
 BATCH_ROWS = 10_000

@@ -85,7 +85,7 @@ BEGIN
             v_lane.floor_id, v_lane.quota, ids, p_taken) ELSE ids END;
     END IF;
     cost := cardinality(ids);
-    IF v_lane.limited AND v_priced AND num_nonnulls(v_may.tokens, p_tokens) > 0 THEN
+    IF v_lane.limited AND v_priced THEN
         SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted
         FROM pgqueue_pay(ids, v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst) AS p;
     END IF;

@@ -19,8 +19,8 @@
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
---   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim;
---                a message that is ready for so long keeps no place of a shared limit: promote_within
+--   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
+--                reclaim; a ready message keeps no place of a shared limit any longer: promote_within
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue
@@ -87,8 +87,8 @@ CREATE TYPE pgqueue_delivery AS (
 -- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then no
 --              dequeue looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
--- debt         next_at may be ahead of the clock by so many tokens beyond the burst, because messages have cost more than
---              the bucket had; NULL: by none
+-- debt         next_at may be ahead of the clock by so many tokens beyond the burst, because messages have cost more
+--              than the bucket had; NULL: by none
 -- lease_floor  no live lease of the channel is older than this
 -- current_id   of an ordered channel: the message that was delivered last; until it is settled, no other one is
 CREATE SEQUENCE pgqueue_lane_seq;

@@ -121,7 +121,7 @@ def test_the_options_of_a_shared_limit_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["max_concurrency=2", "x.weight=2", "x.max_cost=0", "x.max_concurrency=2", "x.id="])
 def test_an_option_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="shared limit|number"):
+    with pytest.raises(ValueError, match=r"shared limit|number"):
         SharedLimits.parse([text])
 
 
