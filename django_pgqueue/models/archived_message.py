@@ -46,7 +46,7 @@ class ArchivedMessage(models.Model):
     redriven_from = models.BigIntegerField(null=True)
     started_at = Moment(null=True)
     limits = Ids(null=True)
-    cost = models.PositiveIntegerField(null=True)
+    cost = models.IntegerField(null=True)
 
     class Meta:
         managed = False
