@@ -123,7 +123,7 @@ class SharedLimits:
             name, _, field = left.rpartition(".")
             if not name or field not in known or not value:
                 raise ValueError(f"{text!r} is no shared limit. Write NAME.FIELD=VALUE; fields: {', '.join(known)}")
-            parsed = tuple(value.split(",")) if field == "handlers" else _value(field, value.strip())
+            parsed: Any = tuple(value.split(",")) if field == "handlers" else _value(field, value.strip())
             found[name] = replace(found.get(name, cls(name)), **{field: parsed})
         for limit in found.values():
             if not limit.handlers and limit.id is None:
@@ -135,7 +135,7 @@ class SharedLimits:
 
     def has(self, handler: str, ids: Iterable[int]) -> bool:
         """Return whether a message of this handler, with limits of these ids, has the limit."""
-        return handler in self.handlers or self.id in ids
+        return handler in self.handlers or (self.id is not None and self.id in ids)
 
     def as_json(self) -> dict[str, Any]:
         """Return the limit for --json. The interval is in seconds."""

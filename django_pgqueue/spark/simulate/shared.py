@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from math import ceil
 
@@ -26,7 +27,10 @@ class SimulatedLimit:
         self.tokens = float(limits.release_burst)
         self.filled_at = 0
         self.waiting: dict[SimulatedLane, list[Ready]] = {}
-        self._turn: list[SimulatedLane] = []
+        self._numbers: dict[SimulatedLane, int] = {}
+        self._lanes: list[SimulatedLane] = []
+        self._in_turn: list[int] = []
+        self._last = -1
         self._left = 0
 
     def has_room(self, cost: int, now: int) -> bool:
@@ -55,37 +59,45 @@ class SimulatedLimit:
         """Keep a message apart until the limit has room."""
         if lane not in self.waiting:
             self.waiting[lane] = []
-            self._turn.append(lane)
+            number = self._numbers.setdefault(lane, len(self._lanes))
+            if number == len(self._lanes):
+                self._lanes.append(lane)
+            insort(self._in_turn, number)
         heapq.heappush(self.waiting[lane], entry)
 
     def promote(self, now: int) -> Iterator[tuple[SimulatedLane, Ready]]:
         """Yield the messages that become ready: the channels take turns, by weight."""
-        while self._turn and self._fits(self._next.cost, now):
-            lane = self._turn[0]
-            if self._left <= 0:
-                self._left = lane.limits.weight
-            self._left -= 1
+        while self.waiting and self._fits(self._next.cost, now):
+            number = self._number
+            lane = self._lanes[number]
+            self._left = (self._left if number == self._last and self._left else lane.limits.weight) - 1
+            self._last = number
             entry = heapq.heappop(self.waiting[lane])
             self.promised.add(entry[3])
             if not self.waiting[lane]:
                 del self.waiting[lane]
-                self._turn.pop(0)
+                self._in_turn.remove(number)
                 self._left = 0
-            elif not self._left:
-                self._turn.append(self._turn.pop(0))
             yield lane, entry
 
     def opens_at(self, now: int) -> int | None:
         """Return when the rate has the tokens of the next message, if one waits for them."""
         interval, burst = self.limits.release_interval, self.limits.release_burst
-        if not self._turn or interval is None:
+        if not self.waiting or interval is None:
             return None
         missing = min(self._next.cost, burst) + self._promised_cost - self._tokens(now)
         return now + max(1, ceil(missing * interval)) if missing > 0 else None
 
     @property
     def _next(self) -> SimulatedMessage:
-        return self.waiting[self._turn[0]][0][3]
+        return self.waiting[self._lanes[self._number]][0][3]
+
+    @property
+    def _number(self) -> int:
+        """Return which lane has its turn: that of the last message until its turn is over, then the one behind it."""
+        if self._left and self._lanes[self._last] in self.waiting:
+            return self._last
+        return self._in_turn[bisect_right(self._in_turn, self._last) % len(self._in_turn)]
 
     @property
     def _promised_cost(self) -> int:
