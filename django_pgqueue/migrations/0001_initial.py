@@ -154,7 +154,7 @@ class Migration(migrations.Migration):
                 ('redriven_at', models.DateTimeField(null=True)),
                 ('redriven_to', models.BigIntegerField(null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(null=True)),
-                ('cost', models.IntegerField(null=True)),
+                ('cost', models.PositiveIntegerField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
             ],
             options={

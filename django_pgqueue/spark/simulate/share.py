@@ -15,13 +15,16 @@ FIRST_LANES = 100
 
 
 class Server(Protocol):
-    """What serves one lane: the simulation."""
+    """Describe the simulation, which serves one lane at a time."""
 
-    def serve(self, lane: SimulatedLane, quota: int, now: int) -> int: ...
+    def serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
+        """Lease up to ``quota`` messages of the lane, and move it. Returns how many."""
 
-    def goes_on(self, lane: SimulatedLane) -> bool: ...
+    def goes_on(self, lane: SimulatedLane) -> bool:
+        """Return whether the turn of the lane goes on, which keeps its place."""
 
-    def holders(self) -> list[SimulatedLane]: ...
+    def holders(self) -> list[SimulatedLane]:
+        """Return the lanes with leased messages."""
 
 
 def turn_by_share(
