@@ -68,13 +68,14 @@ BEGIN
             INSERT INTO pgqueue_archived_message (
                 id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
                 dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-                redriven_from, started_at, order_key)
+                redriven_from, started_at, order_key, limits, cost)
             VALUES (
                 v_one.id, v_channel.queue, v_channel.name, v_one.handler, v_one.payload, v_one.body, v_one.headers,
                 v_one.priority, v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at,
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
                 v_one.worker, v_one.redriven_from,
-                pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key);
+                pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key, v_one.limits,
+                v_one.cost);
             IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;

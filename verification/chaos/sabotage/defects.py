@@ -164,7 +164,8 @@ DEFECTS = (
     defect("limits are not looked at for one message", "dequeue", "v_lane.limited OR ", "", "I6", "I7"),
     defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),
     defect(
-        "the rate is not charged", "take_turn", "v_may.next_at + v_count * v_may.step", "v_may.next_at", "I7",
+        "the rate is not charged", "take_turn",
+        "v_may.next_at + pgqueue_token_time(v_may.step, cost)", "v_may.next_at", "I7",
     ),
     defect("one more than the burst", "allowance", "(c.release_burst - 1)", "c.release_burst", "I7"),
     defect(
