@@ -50,7 +50,7 @@ def delivery_list(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
             hint="Pass what dequeue() returned, or a list of it.",
         )
     found: list[Leased] = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
-    for each in found:
+    for each in (stranger for stranger in found if not isinstance(stranger, Delivery)):
         if not (hasattr(each, "id") and hasattr(each, "token")):
             raise InvalidMessage(
                 f"a delivery is expected, not {type(each).__name__}",

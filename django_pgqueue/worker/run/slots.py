@@ -124,7 +124,7 @@ class Slot:
             timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
             ticket = RunTicket(self._runtime.board, deliveries, started_at=time.monotonic(), timeout=timeout)
             try:
-                executions = self._performer.perform(deliveries, partial(self._limited, ticket), timeout)
+                executions = self._performer.perform(deliveries, partial(self._limited, ticket, timeout), timeout)
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception(
@@ -141,8 +141,8 @@ class Slot:
                 )
             self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)
 
-    def _limited(self, ticket: RunTicket, handler: Handler) -> Callable[[Any], Any]:
-        timeout, give_up = self._runtime.timeout_of(handler), partial(self._give_up, ticket)
+    def _limited(self, ticket: RunTicket, timeout: float, handler: Handler) -> Callable[[Any], Any]:
+        give_up = partial(self._give_up, ticket)
 
         def call(argument: Any) -> Any:
             run = self.current = ThreadRun(timeout, give_up=give_up, wake=self._cancel_queries)
@@ -165,7 +165,8 @@ class Slot:
             self._buffer.finished(ticket.deliveries, seconds)
 
     def _next(self) -> list[Delivery] | None:
-        while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:
+        outage = self._runtime.outage
+        while not outage.over and not outage.wait_until_over(0.5) and not self._buffer.closed:
             pass
         return self._buffer.take()
 
