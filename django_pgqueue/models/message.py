@@ -58,7 +58,8 @@ class Message(models.Model):
         help_text=_("Its place among the messages of its order key. Empty: its id. A redrive sets the first id."),
     )
     limits = Ids(null=True, editable=False, help_text=_("The ids of its shared limits."))
-    cost = models.PositiveIntegerField(
+    # Not a PositiveIntegerField: its CHECK is parsed by each INSERT and each lease. The insert trigger checks instead.
+    cost = models.IntegerField(
         null=True, blank=True, help_text=_("The tokens of rates, and the part of max_cost, that it takes. Empty: 1.")
     )
     waits_for = models.BigIntegerField(
@@ -67,7 +68,11 @@ class Message(models.Model):
         help_text=_("The id of the shared limit that it waits for. -1: it waits for a message of its order key."),
     )
     promoted_for = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
+        null=True,
+        editable=False,
+        help_text=_(
+            "The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look."
+        ),
     )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)

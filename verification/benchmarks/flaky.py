@@ -24,7 +24,8 @@ SLOTS = 8
 EVERY_SECONDS = 0.05  # from one message to the next
 QUIET_SECONDS = 5.0  # before the outage and after it
 ENQUEUE = "SELECT pgqueue_enqueue(%s, %s)"
-HANDLERS = {"without": "benchmark.call", "with a breaker": "benchmark.guarded_call"}
+HANDLER = "benchmark.call"
+BREAKER = {"failures": 5, "within": "1 minute", "pause": "2 seconds"}
 # An attempt that failed is one that was used up.
 FAILED = """
 SELECT coalesce(sum(jsonb_array_length(x.errors)), 0) FROM (
@@ -82,25 +83,28 @@ def flaky_server() -> Iterator[Flaky]:
             server.shutdown()
 
 
-def outage(cluster: Cluster, *, handler: str, seconds: float) -> Figures:
+def outage(cluster: Cluster, *, breaker: dict[str, object] | None, seconds: float) -> Figures:
     """Count the calls that a server gets while it is down, and the attempts and messages that this costs.
 
-    handler  that calls the server
+    breaker  of the handler that calls the server. It is set here, after the worker has started, and not declared: a
+             declared one would be in the database of each benchmark
     seconds  that it is down
     """
     with fresh(cluster, PGQUEUE, 1) as run, flaky_server() as server:
         database = run.connection
         database.execute("SELECT pgqueue_channel_set('default', 'default')")
         with worker(run, "--concurrency", str(SLOTS), PGQUEUE_SILENT="yes"):
-            database.execute(ENQUEUE, [handler, Jsonb({"url": server.url})])
+            database.execute(ENQUEUE, [HANDLER, Jsonb({"url": server.url})])
             while not server.calls[False]:
                 time.sleep(0.05)
+            if breaker:
+                database.execute("SELECT pgqueue_breaker_set(%s, %s)", [HANDLER, Jsonb(breaker)])
             began = time.monotonic()
             for number in range(round((seconds + 2 * QUIET_SECONDS) / EVERY_SECONDS)):
                 at = number * EVERY_SECONDS
                 time.sleep(max(0.0, began + at - time.monotonic()))
                 server.is_down = QUIET_SECONDS <= at < QUIET_SECONDS + seconds
-                database.execute(ENQUEUE, [handler, Jsonb({"url": server.url})])
+                database.execute(ENQUEUE, [HANDLER, Jsonb({"url": server.url})])
             ended = time.monotonic()
             while one(database, WAITING) and time.monotonic() < ended + PATIENCE_SECONDS:
                 time.sleep(0.1)
@@ -125,8 +129,8 @@ def contests(plan: Plan) -> list[Contest]:
             "calls while it is down",
             "without",
             {
-                name: partial(outage, plan.cluster, handler=handler, seconds=seconds)
-                for name, handler in HANDLERS.items()
+                name: partial(outage, plan.cluster, breaker=breaker, seconds=seconds)
+                for name, breaker in {"without": None, "with a breaker": BREAKER}.items()
             },
             (Target("with a breaker", at_most=0.1),),
         )

@@ -2,10 +2,8 @@
 
 import os
 import time
-from datetime import timedelta
 from urllib.request import urlopen
 
-from django_pgqueue.breakers import Breaker
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import handler
 
@@ -42,9 +40,3 @@ def call(delivery: Delivery) -> None:
     """Call the server that the payload names. An answer that is an error raises."""
     with urlopen(delivery.payload["url"], data=b"{}", timeout=5):
         pass
-
-
-handler(
-    "benchmark.guarded_call",
-    breaker=Breaker(failures=5, within=timedelta(minutes=1), pause=timedelta(seconds=2)),
-)(call)

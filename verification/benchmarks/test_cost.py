@@ -15,6 +15,7 @@ from verification.benchmarks.cost.report import costs
 from verification.benchmarks.cost.statements import Function, Profile, Statement
 from verification.benchmarks.cost.stations import ROW, Calls, Station, of_ours
 from verification.benchmarks.design import CHANNEL_ROW, PGQUEUE
+from verification.benchmarks.measure import fresh
 
 OURS = of_ours(PGQUEUE)
 SOURCE = """
@@ -104,6 +105,12 @@ def test_each_verb_of_a_design_is_measured(cluster: Cluster, calls: Calls) -> No
     spent = [found.visit(cluster) for found in stations.stations([calls], turns=20)]
     assert {verb for one in spent for verb in one} >= {"dequeue", "complete", "enqueue", "empty dequeue"}
     assert all(micros > 0 for one in spent for micros in one.values())
+
+
+def test_the_database_of_a_benchmark_has_no_limit_that_all_messages_pay_for(cluster: Cluster) -> None:
+    # A handler of a benchmark that declares a breaker would put it there: with one, each dequeue asks for limits.
+    with fresh(cluster, PGQUEUE, channels=1) as run:
+        assert run.connection.execute("SELECT count(*) FROM pgqueue_limit").fetchone() == (0,)
 
 
 def test_a_loop_that_finds_no_message_is_an_error(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ def cluster() -> Iterator[Cluster]:
 
 def test_a_breaker_saves_calls_attempts_and_messages(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flaky, "QUIET_SECONDS", 2.0)
-    without, guarded = (flaky.outage(cluster, handler=handler, seconds=12) for handler in flaky.HANDLERS.values())
+    without, guarded = (flaky.outage(cluster, breaker=breaker, seconds=12) for breaker in (None, flaky.BREAKER))
     assert guarded.value < without.value / 4
     assert guarded.remarks["attempts used up"] < without.remarks["attempts used up"] / 4
     assert guarded.remarks["dead letters"] == 0 < without.remarks["dead letters"]
