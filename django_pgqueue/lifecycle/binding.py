@@ -19,8 +19,8 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 uuid_of_text = lru_cache(maxsize=256)(UUID)
 
-# Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders. The token as text:
-# the messages of a dequeue share one.
+# Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders. The token as
+# text: the messages of a dequeue share one.
 DELIVERY_COLUMNS = (
     "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token::text, "
     "lease_expires_at::text, state, created_at::text, dequeue_at::text, context, last_leased_at::text"
@@ -83,7 +83,8 @@ def seconds_array(durations: Sequence[float | None] | None, messages: int) -> st
         return None
     if len(durations) != messages:
         raise InvalidMessage("ran_seconds takes one number of seconds for each message")
-    return f"{{{','.join(['NULL' if seconds is None else f"{seconds:.6f}" for seconds in durations])}}}"
+    texts = ["NULL" if seconds is None else f"{seconds:.6f}" for seconds in durations]
+    return f"{{{','.join(texts)}}}"
 
 
 def moment_of_text(moment: str | None) -> datetime | None:

@@ -90,7 +90,7 @@ class OwnConnections:
         # A project may add databases at run time.
         if len(connections.settings) != self._aliases:
             self._aliases = len(connections.settings)
-            self.found = connections.all()
+            self.found = list(connections.all())
         return [each for each in self.found if each.connection is not None or each.errors_occurred]
 
 

@@ -136,9 +136,7 @@ class Slot:
             self._runtime.put(executions)
             if used := self._connections.opened():
                 runtime = self._runtime
-                recover(
-                    used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep
-                )
+                recover(used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
             self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)
 
     def _limited(self, ticket: RunTicket, timeout: float, handler: Handler) -> Callable[[Any], Any]:
