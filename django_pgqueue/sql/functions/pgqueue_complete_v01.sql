@@ -47,7 +47,7 @@ BEGIN
         -- One message that is archived in full, the most frequent case: several short statements cost less than the
         -- large one.
         SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
-            EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler AND h.breaker) AS watched,
+            EXISTS (SELECT FROM pgqueue_alert_breaker(m.handler, m.channel_id)) AS alert,
             -- 2: a queue has events, or does not archive in full; 1: this queue has a limit. One look for both.
             (
                 SELECT max(CASE WHEN q.events OR q.archive <> 'full' THEN 2 WHEN q.name = c.queue THEN 1 END)
@@ -79,18 +79,7 @@ BEGIN
             IF v_one.order_key IS NOT NULL THEN
                 PERFORM pgqueue_release_keys(ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note]);
             END IF;
-            -- A handler whose last outcome is no failure, and whose breaker is closed, ends here: the call costs more.
-            IF v_channel.watched AND EXISTS (
-                SELECT FROM pgqueue_limit_handler AS h
-                JOIN pgqueue_limit AS b ON b.id = h.limit_id
-                LEFT JOIN pgqueue_limit AS c ON c.breaker_id = b.id AND c.channel_id = v_one.channel_id
-                WHERE h.handler = v_one.handler AND h.breaker
-                    AND (coalesce(b.open_until, c.open_until) IS NOT NULL OR (
-                        SELECT o.failed FROM pgqueue_breaker_outcome AS o
-                        WHERE o.limit_id = b.id
-                            AND o.channel_id = CASE b.breaker_per WHEN 'channel' THEN v_one.channel_id ELSE 0 END
-                        ORDER BY o.ended_at DESC LIMIT 1))
-            ) THEN
+            IF v_channel.alert THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[
                     ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false);
             END IF;

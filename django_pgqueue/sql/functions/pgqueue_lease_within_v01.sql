@@ -3,7 +3,7 @@
 -- until pgqueue_promote_waiting makes it ready. So is a message that has not waited while others do: the channels take
 -- turns at places that become free, and a stream of new messages must not have all of them. A message of an ordered
 -- channel never joins those that wait, so it takes a free place.
--- Caller: pgqueue_dequeue, pgqueue_lease.
+-- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
 -- Returns the ids that may be leased, in the same order.

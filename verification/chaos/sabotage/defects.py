@@ -218,6 +218,20 @@ DEFECTS = (
         "a lease takes no place from the next one", "lease_within",
         "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit=3, share=0.8,
     ),
+    # Breakers.
+    defect(
+        "an open breaker is left out of the limits of a message", "lease_within",
+        "v_message.limits || v_asked", "v_message.limits", "I22",
+    ),
+    defect(
+        "a breaker lets messages try before its pause is over", "limit_room",
+        "> p_now THEN 0", "> p_now THEN greatest(1 - o.places, 0)", "I22",
+    ),
+    defect(
+        "a message that waits for a breaker uses an attempt", "take_places",
+        "THEN 1 ELSE 3 END, promoted_for = NULL", "THEN 1 ELSE 3 END, promoted_for = NULL, attempts = m.attempts + 1",
+        "I22", "I4",
+    ),
     # Order, time, turns.
     defect(
         "promoted before it is due", "promote",
