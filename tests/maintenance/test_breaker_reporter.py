@@ -1,4 +1,4 @@
-"""What happens to a breaker is reported once: by a log line and a signal."""
+"""Each change of a breaker is reported once: by a log line and a signal."""
 
 from __future__ import annotations
 

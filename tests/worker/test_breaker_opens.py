@@ -51,7 +51,7 @@ class Calls:
 
 @pytest.mark.parametrize("policy", [{}, {"concurrency": 1}], ids=["plain", "limited"])
 @pytest.mark.parametrize("kind", ["thread", "task"])
-def test_what_is_not_started_goes_back_and_no_attempt_is_spent(
+def test_messages_that_are_not_started_go_back_and_spend_no_attempt(
     start: Start, register: Register, kind: str, policy: dict[str, Any]
 ) -> None:
     calls = Calls(FAILURES)

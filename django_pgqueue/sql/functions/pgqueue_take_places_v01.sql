@@ -1,5 +1,5 @@
--- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, which messages
--- are set aside, and which one tries while its breaker is open.
+-- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, which
+-- messages are set aside, and which one tries while its breaker is open.
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- set aside, with the limit that it waits for; p_now: its reading of the clock.

@@ -32,7 +32,7 @@
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy
 --   1 day        retention of silent workers and of times of warnings: prune_line; of outcomes, and of breakers of
---                channels, after they count no more, and of changes that nobody has reported: prune_breakers
+--                channels, after they count no more, and of changes that no worker has reported: prune_breakers
 --   1 year       retention of jobs of bulk enqueues: ingest_clean
 
 -- A request is one message of pgqueue_enqueue_many; place: where it stands among them.

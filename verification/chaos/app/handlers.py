@@ -102,7 +102,7 @@ def reject(delivery: Delivery) -> Any:
 
 @chaotic("flaky", breaker=Breaker(failures=3, within=timedelta(minutes=1), pause=timedelta(seconds=2)))
 def flaky(delivery: Delivery) -> None:
-    """What it calls is down for four of ten seconds."""
+    """Fail for four of ten seconds, as if an API were down."""
     if time.monotonic() % 10 < 4:
         raise ValueError("it is down")
 
