@@ -19,7 +19,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.tries) THEN
         INSERT INTO pgqueue_breaker_change (limit_id, at, change, message_id)
-        SELECT p.limit_id, p_now, 'tried', p.message_id
+        SELECT p.limit_id, clock_timestamp(), 'tried', p.message_id
         FROM unnest(p_places) AS p JOIN unnest(p_rooms) AS u ON u.limit_id = p.limit_id AND u.tries;
     END IF;
     INSERT INTO pgqueue_meter AS r (limit_id, tokens, filled_at, place_floor)
