@@ -180,7 +180,7 @@ class Migration(migrations.Migration):
                 ('order_key', models.CharField(blank=True, help_text='Messages of a channel with the same key are delivered one after the other, in order.', max_length=200, null=True)),
                 ('order_place', models.BigIntegerField(editable=False, help_text='Its place among the messages of its order key. Empty: its id. A redrive sets the first id.', null=True)),
                 ('limits', django_pgqueue.models.counts.Ids(editable=False, help_text='The ids of its shared limits.', null=True)),
-                ('cost', models.PositiveIntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
+                ('cost', models.IntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
                 ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
                 ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),

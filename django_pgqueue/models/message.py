@@ -58,7 +58,8 @@ class Message(models.Model):
         help_text=_("Its place among the messages of its order key. Empty: its id. A redrive sets the first id."),
     )
     limits = Ids(null=True, editable=False, help_text=_("The ids of its shared limits."))
-    cost = models.PositiveIntegerField(
+    # Not a PositiveIntegerField: its CHECK is parsed by each INSERT and each lease. The insert trigger checks instead.
+    cost = models.IntegerField(
         null=True, blank=True, help_text=_("The tokens of rates, and the part of max_cost, that it takes. Empty: 1.")
     )
     waits_for = models.BigIntegerField(

@@ -30,6 +30,8 @@ COLUMNS = {
     "backoff_factor": "float8",
     "backoff_longest": "interval",
     "dedupe_key": "text",
+    "cost": "integer",
+    "order_key": "text",
 }
 VERB = f"""
 SELECT pgqueue_raise(refusal)
@@ -40,7 +42,8 @@ SELECT pgqueue_raise(refusal) FROM pgqueue_enqueue_many(
     ARRAY[%(handler)s::text], ARRAY[%(payload)s::jsonb], p_headers => ARRAY[%(headers)s::jsonb],
     p_priorities => ARRAY[%(priority)s::integer], p_dequeue_ats => ARRAY[%(dequeue_at)s::timestamptz],
     p_max_attempts => ARRAY[%(max_attempts)s::integer], p_backoffs => ARRAY[%(backoff)s::interval],
-    p_backoff_factors => ARRAY[%(backoff_factor)s::float8], p_backoff_longests => ARRAY[%(backoff_longest)s::interval])
+    p_backoff_factors => ARRAY[%(backoff_factor)s::float8], p_backoff_longests => ARRAY[%(backoff_longest)s::interval],
+    p_costs => ARRAY[%(cost)s::integer], p_order_keys => ARRAY[%(order_key)s::text])
 """
 AT = "dequeue_at"
 GIVEN = {AT: f"coalesce(%({AT})s::timestamptz, clock_timestamp())"}
@@ -65,11 +68,14 @@ VALUES: dict[str, list[Any]] = {
     "backoff_factor": [None, 1.0, 1000.0, 0.999, 1000.5, float("nan"), float("inf"), -1.0],
     "backoff_longest": [*INTERVALS, "170000000 years"],
     "dedupe_key": [None, "", "k", "k" * 200, "k" * 201],
+    "cost": [None, 1, 1200, 2**31 - 1, 0, -1],
+    "order_key": [None, "k", "", " ", "k" * 200, "k" * 201],
 }  # fmt: skip
 rows = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()})
 PLAIN: dict[str, Any] = {
     "handler": "h", "payload": "{}", "headers": None, "priority": 0, "dequeue_at": None, "max_attempts": 5,
     "backoff": None, "backoff_factor": None, "backoff_longest": None, "dedupe_key": None,
+    "cost": None, "order_key": None,
 }  # fmt: skip
 
 

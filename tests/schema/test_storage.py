@@ -34,6 +34,13 @@ def test_a_hot_table_has_its_storage_settings(table: str) -> None:
     assert int(values.get("autovacuum_vacuum_threshold", 0)) <= 5000
 
 
+@pytest.mark.parametrize("table", ["pgqueue_message", "pgqueue_lane", "pgqueue_arrival", "pgqueue_archived_message"])
+def test_a_table_that_each_message_writes_has_no_check(table: str) -> None:
+    # Each statement that writes parses it anew: docs/explanation/decisions/rules-in-the-trigger.md.
+    checks = "SELECT conname FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'c'"
+    assert sql(checks, table) == []
+
+
 def test_the_archive_has_partitions_for_today_and_a_week() -> None:
     bounds = dict(
         sql(

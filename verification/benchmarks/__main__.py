@@ -33,7 +33,10 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=f"a workload, or a group ({groups}); default: speed")
     parser.add_argument("--only", metavar="REGEX", help='measure the contestants whose "work · name" has a match')
     parser.add_argument(
-        "--seconds", type=float, default=10, help="the window of one run; of pinned, dump and export at least a minute"
+        "--seconds",
+        type=float,
+        default=10,
+        help="the window of one run; of pinned, requests, dump and export at least a minute",
     )
     parser.add_argument("--ready", type=int, default=Sizes().ready, help="messages of the large backlog (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often the contestants take turns")

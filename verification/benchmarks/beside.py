@@ -1,4 +1,4 @@
-"""The company of a load: nothing, a transaction that pins the xmin horizon, programs that read it all."""
+"""The company of a load: nothing, transactions that stay open, programs that read it all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from django_pgqueue.embedded import find_binaries
@@ -16,6 +17,9 @@ from tests.support.paths import REPOSITORY
 from .measure import Run
 
 LOOK_EVERY = 0.1  # seconds
+REQUESTS = 20
+REQUEST_SECONDS = 30.0
+ENQUEUE = "SELECT id FROM pgqueue_enqueue('benchmark.noop', '{}', 'c' || %s)"
 
 
 @contextmanager
@@ -31,6 +35,35 @@ def snapshot(run: Run) -> Iterator[dict[str, float]]:
         connection.execute("SELECT count(*) FROM pg_class")
         yield {}
         connection.execute("ROLLBACK")
+
+
+@contextmanager
+def requests(run: Run) -> Iterator[dict[str, float]]:
+    """Run web requests as under ATOMIC_REQUESTS: each enqueues a message first, and commits it 30 s later.
+
+    They begin one after the other, so that in each moment some have just begun, and others are about to commit.
+    """
+    remarks: dict[str, float] = {}
+    done = threading.Event()
+
+    def work(number: int) -> int:
+        committed = 0
+        with run.cluster.connect(run.database) as connection:
+            done.wait(number * REQUEST_SECONDS / REQUESTS)
+            while not done.is_set():
+                with connection.transaction():
+                    connection.execute(ENQUEUE, [number % run.channels + 1])
+                    done.wait(REQUEST_SECONDS)
+                committed += 1
+        return committed
+
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        sessions = [pool.submit(work, number) for number in range(REQUESTS)]
+        try:
+            yield remarks
+        finally:
+            done.set()
+    remarks["requests committed"] = sum(session.result() for session in sessions)
 
 
 @contextmanager

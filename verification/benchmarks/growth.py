@@ -100,6 +100,12 @@ def pinned(plan: Plan) -> list[Contest]:
     ]
 
 
+def requests(plan: Plan) -> list[Contest]:
+    load = Load(PGQUEUE, Situation("idle_100", 100))
+    title = f"100 channels, {beside.REQUESTS} requests that enqueue and commit {beside.REQUEST_SECONDS:g} s later"
+    return [_under_load(plan, title, load, {"alone": beside.nothing, "requests": beside.requests})]
+
+
 def dump(plan: Plan) -> list[Contest]:
     return [_read_beside(plan, "pg_dump", beside.dump)]
 
@@ -190,6 +196,7 @@ WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
     "channels": channels,
     "limits": limits,
     "pinned": pinned,
+    "requests": requests,
     "dump": dump,
     "export": export,
     "transaction": transaction,

@@ -125,6 +125,14 @@ def test_a_pace_is_followed_window_by_window_beside_an_open_snapshot(cluster: Cl
     assert figures.remarks["p99 to start"] > 0
 
 
+def test_messages_of_requests_that_commit_late_are_completed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "REQUEST_SECONDS", 1.0)
+    load = Load(PGQUEUE, Situation("requests", 5), batch=1)
+    figures = keep_pace(cluster, load, rate=50, seconds=6, beside=beside.requests)
+    assert figures.remarks["requests committed"] >= 4 * beside.REQUESTS
+    assert figures.remarks["left behind"] < beside.REQUESTS
+
+
 def test_channels_run_empty_and_get_messages_again_and_again(cluster: Cluster) -> None:
     load = Load(PGQUEUE, Situation("flips", 5), script="burst", burst=20)
     assert peak(cluster, load, seconds=2) > 0

@@ -19,13 +19,15 @@ DECLARE
     v_events boolean;
     v_archives jsonb;
     v_counted text[];
+    v_watched text[];
     v_keys pgqueue_order_note[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
     -- For most queues this look is cheap: the index is empty.
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive),
-        array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL)
-    INTO v_events, v_archives, v_counted
+        array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL),
+        (SELECT array_agg(h.handler) FROM pgqueue_limit_handler AS h WHERE h.breaker)
+    INTO v_events, v_archives, v_counted, v_watched
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full' OR q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL;
     -- Deletes the messages that the caller still holds.
@@ -37,9 +39,8 @@ BEGIN
     ),
     -- Adds the queue and the channel, by a left join: a message must not vanish because its channel was deleted.
     placed AS (
-        SELECT s.*, p_results[s.place] AS result,
+        SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel, p_results[s.place] AS result,
             pgqueue_started_at(v_now, s.leased_at, p_ran_seconds[s.place]) AS started_at,
-            coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel,
             c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR c.queue = ANY (v_counted)
                 OR s.limits IS NOT NULL AS limited,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
@@ -71,21 +72,21 @@ BEGIN
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at, 'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none'),
-        array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended) FILTER (WHERE NOT p_cancelled
-            AND EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))
+        array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended)
+            FILTER (WHERE NOT p_cancelled AND n.handler = ANY (v_watched))
     INTO v_done, v_limited, v_keys, v_unarchived, v_ended FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
-    PERFORM pgqueue_record_departures(v_limited) WHERE v_limited IS NOT NULL;
-    PERFORM pgqueue_record_outcomes(v_ended, false) WHERE v_ended IS NOT NULL;
-    PERFORM pgqueue_release_keys(v_keys) WHERE v_keys IS NOT NULL;
-    PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now) WHERE v_unarchived IS NOT NULL;
-    PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived) WHERE v_events;
+    -- Each IF is one expression: a PERFORM with a WHERE starts a query, also when it does nothing.
+    IF v_limited IS NOT NULL THEN PERFORM pgqueue_record_departures(v_limited); END IF;
+    IF v_ended IS NOT NULL THEN PERFORM pgqueue_record_outcomes(v_ended, false); END IF;
+    IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys); END IF;
+    IF v_unarchived IS NOT NULL THEN PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now); END IF;
+    IF v_events THEN PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived); END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
-        RETURN QUERY
-        SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b
+        RETURN QUERY SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b
         WHERE b.outcome IN ('completed', 'cancelled');
     END IF;
 END;

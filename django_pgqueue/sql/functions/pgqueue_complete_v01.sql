@@ -47,7 +47,7 @@ BEGIN
         -- One message that is archived in full, the most frequent case: several short statements cost less than the
         -- large one.
         SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
-            EXISTS (SELECT FROM pgqueue_alert_breaker(m.handler, m.channel_id)) AS alert,
+            EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler AND h.breaker) AS watched,
             -- 2: a queue has events, or does not archive in full; 1: this queue has a limit. One look for both.
             (
                 SELECT max(CASE WHEN q.events OR q.archive <> 'full' THEN 2 WHEN q.name = c.queue THEN 1 END)
@@ -79,9 +79,11 @@ BEGIN
             IF v_one.order_key IS NOT NULL THEN
                 PERFORM pgqueue_release_keys(ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note]);
             END IF;
-            IF v_channel.alert THEN
+            -- The IF has no query of its own, because to start one costs those who have no breaker as much.
+            IF v_channel.watched THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[
-                    ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false);
+                    ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false)
+                FROM pgqueue_alert_breaker(v_one.handler, v_one.channel_id);
             END IF;
             RETURN NEXT v_one.id;
             RETURN;

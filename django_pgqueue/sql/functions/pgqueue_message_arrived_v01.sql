@@ -28,7 +28,8 @@ BEGIN
     -- One ready message on a channel without max_size, the most frequent case by far, takes short statements.
     SELECT a.channel_id, -a.priority AS rank, a.dequeue_at, a.id INTO v_arrival
     FROM arrived AS a
-    WHERE a.status = 1 AND a.dequeue_at <= v_now AND pgqueue_is_valid_time(a.created_at) AND pgqueue_validate(
+    WHERE a.status = 1 AND a.dequeue_at <= v_now AND pgqueue_is_valid_time(a.created_at)
+        AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE AND pgqueue_validate(
             a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
             a.backoff_factor, a.backoff_longest, NULL) IS NULL
     LIMIT 1;
@@ -58,10 +59,11 @@ BEGIN
     END IF;
 
     SELECT min(CASE
-            WHEN pgqueue_is_valid_time(a.created_at) THEN pgqueue_validate(
+            WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
+            WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key)
+            ELSE pgqueue_validate(
                 a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
                 a.backoff_factor, a.backoff_longest, NULL)
-            ELSE 'created_at is outside of the years 2 to 9998'
         END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
     INTO v_arrival FROM arrived AS a;
     IF v_arrival.problem IS NOT NULL THEN
@@ -78,16 +80,14 @@ BEGIN
         SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
             min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id,
             bool_or(r.waits_for IS NOT NULL) AS waits
-        FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r
-        GROUP BY r.channel_id
+        FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r GROUP BY r.channel_id
     ) AS n;
     -- Messages are locked after all counts, so that no caller waits for a count while it holds messages.
     PERFORM pgqueue_drop_surplus(n.channel_id, n.ids, n.messages)
     FROM (
         SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids,
             count(*) AS messages
-        FROM arrived AS a WHERE a.channel_id = ANY (v_full)
-        GROUP BY a.channel_id
+        FROM arrived AS a WHERE a.channel_id = ANY (v_full) GROUP BY a.channel_id
     ) AS n;
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
         PERFORM pgqueue_publish('created', ARRAY(SELECT a.id FROM arrived AS a));
