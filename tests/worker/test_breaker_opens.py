@@ -57,7 +57,7 @@ def test_messages_that_are_not_started_go_back_and_spend_no_attempt(
     calls = Calls(FAILURES)
     register("guarded", getattr(calls, kind), **policy)
     breaker_set("guarded", Breaker(failures=FAILURES, pause=timedelta(hours=1)))
-    enqueue_many([NewMessage("guarded", max_attempts=1000) for _ in range(30)])
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1000) for _ in range(30)])
 
     worker = start(concurrency=1, async_concurrency=1, batch=10, listen="default")
 
@@ -79,11 +79,11 @@ def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, regi
     calls = Calls(1)
     register("guarded", calls.thread)
     breaker_set("guarded", Breaker(failures=100, per="channel"))
-    enqueue_many([NewMessage("guarded")])
+    enqueue_many([NewMessage(handler="guarded")])
     start(concurrency=1, batch=10, listen="default")
     eventually(lambda: calls.count == 1 and not Message.objects.filter(status=LEASED).exists())
 
-    enqueue_many([NewMessage("guarded", channel=channel) for channel in ("default", "other") * 3])
+    enqueue_many([NewMessage(handler="guarded", channel=channel) for channel in ("default", "other") * 3])
     eventually(lambda: Message.objects.filter(status=LEASED).count() == 6)
     held = set(Message.objects.filter(status=LEASED, channel__name="other").values_list("id", flat=True))
     breaker_open("guarded", channel="default")
