@@ -240,7 +240,8 @@ class WorkerParts:
         """Give back the messages that wait here and not in the database; a failing handler would use up attempts."""
 
         def waits(delivery: Delivery) -> bool:
-            return delivery.handler == handler and channel in (None, delivery.channel) and queue in (None, delivery.queue)
+            here = channel is None or (delivery.queue, delivery.channel) == (queue, channel)
+            return delivery.handler == handler and here
 
         if waiting := self._dispatch.withdraw(waits):
             self._dispatch.give_back(waiting)

@@ -152,8 +152,14 @@ def test_a_queue_that_does_not_exist_is_no_success() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--max-age", "0"], ["--max-age", "x"], ["--max-backlog", "-1"], ["--max-limit-wait", "0"], ["--max-held", "-5"],
-     ["--max-open-breakers", "-1"]],
+    [
+        ["--max-age", "0"],
+        ["--max-age", "x"],
+        ["--max-backlog", "-1"],
+        ["--max-limit-wait", "0"],
+        ["--max-held", "-5"],
+        ["--max-open-breakers", "-1"],
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="argument --max"):

@@ -23,7 +23,7 @@ def test_i22_a_lease_while_it_is_open() -> None:
     story.wait(5)
     story.lease(1, "a")
     story.complete(1)
-    assert only(story, "I22") == "breaker of h: message 1 was leased 4.998 s before the pause was over"
+    assert only(story, "I22") == "breaker of h: message 1 was leased 4.999 s before the pause was over"
 
 
 def test_i22_two_messages_try() -> None:

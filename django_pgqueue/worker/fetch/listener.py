@@ -149,7 +149,7 @@ class Listener:
 
 
 def breaker_of(payload: str) -> tuple[str, str | None, str | None] | None:
-    """Return handler, queue and channel of a breaker that has opened; None for a payload that any client has made up."""
+    """Return handler, queue and channel of a breaker that has opened; None for a payload that a client made up."""
     try:
         opened = json.loads(payload)
         return opened["handler"], opened["queue"], opened["channel"]
