@@ -182,7 +182,7 @@ class Migration(migrations.Migration):
                 ('limits', django_pgqueue.models.counts.Ids(editable=False, help_text='The ids of its shared limits.', null=True)),
                 ('cost', models.IntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
                 ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
-                ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready.', null=True)),
+                ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),

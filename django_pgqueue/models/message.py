@@ -68,7 +68,11 @@ class Message(models.Model):
         help_text=_("The id of the shared limit that it waits for. -1: it waits for a message of its order key."),
     )
     promoted_for = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The id of the shared limit that had room when it was made ready.")
+        null=True,
+        editable=False,
+        help_text=_(
+            "The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look."
+        ),
     )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)

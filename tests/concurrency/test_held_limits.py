@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, send
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,47 @@ def test_a_dequeue_asks_ten_times_for_a_limit_that_is_held(session: Session, bus
     assert not dequeue(session)
     business.commit()
     assert dequeue(session)
+
+
+def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_it(
+    session: Session, business: Session
+) -> None:
+    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    [first, second, third] = enqueue_many(session, "aab")
+    assert [taken.id for taken in dequeue(business)] == [first]
+
+    assert not dequeue(session)
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 1 AND waits_for IS NULL") == 3
+    assert one(session, "SELECT pgqueue_is_contended('{default}')")
+    business.commit()
+    assert {taken.id for _ in range(2) for taken in dequeue(session)} == {second, third}
+
+
+def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session, business: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    [first, second] = enqueue_many(session, "aa")
+    third = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
+    assert [taken.id for taken in dequeue(business)] == [first]
+
+    taken = []
+    eventually(lambda: taken.extend(dequeue(session)) or taken)
+    assert [message.id for message in taken] == [third]
+    assert one(session, "SELECT array_agg(id) FROM pgqueue_message WHERE waits_for IS NOT NULL") == [second]
+    business.commit()
+    assert [message.id for message in dequeue(session)] == [second]
+
+
+def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(
+    session: Session, business: Session
+) -> None:
+    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    make_channel(session, "b", max_concurrency=1)
+    [first, second] = enqueue_many(session, "ab")
+    assert [taken.id for taken in dequeue(business)] == [first]
+
+    assert not dequeue(session)
+    business.commit()
+    assert [taken.id for taken in dequeue(session)] == [second]
 
 
 def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -> None:

@@ -44,7 +44,10 @@ BEGIN
     v_room.spent := v_now.spent;
     v_room.turn := v_now.turn;
     v_room.turn_left := v_now.turn_left;
-    v_room.waited := EXISTS (SELECT FROM pgqueue_message AS m WHERE m.waits_for = p_limit_id);
+    -- As many messages wait as there is room for. More than a hundred are not counted.
+    v_room.waited := EXISTS (
+        SELECT FROM pgqueue_message AS m WHERE m.waits_for = p_limit_id
+        OFFSET greatest(least(v_room.places, v_room.cost, floor(v_room.tokens), 100) - 1, 0));
     RETURN v_room;
 END;
 $$;

@@ -1,8 +1,10 @@
 -- Checks messages that are about to be leased against their shared limits, and takes a place in each limit for those
--- that may run. A message whose limit is full, or is held by another transaction, is set aside: it blocks no other,
--- until pgqueue_promote_waiting makes it ready. So is a message that has not waited while others do: the channels take
--- turns at places that become free, and a stream of new messages must not have all of them. A message of an ordered
--- channel never joins those that wait, so it takes a free place.
+-- that may run. A message whose limit is full is set aside: it blocks no other, until pgqueue_promote_waiting makes it
+-- ready. So is a message that has not waited while as many others do as the limit has room for: the channels take turns
+-- at places that become free, and a stream of new messages must not have all of them. A message of an ordered channel
+-- never joins those that wait, so it takes a free place. A message whose limit another transaction holds stays ready
+-- for the next dequeue. If that finds the limit locked, too, it sets the message aside: the other transaction may stay
+-- open for long.
 -- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
@@ -15,7 +17,7 @@ AS $$
 DECLARE
     v_message record;
     v_limit_id bigint;
-    v_full bigint;
+    v_passed boolean;
     v_watched bigint[];
     v_asked bigint;
     v_limit_ids bigint[] := '{}';
@@ -27,7 +29,7 @@ DECLARE
 BEGIN
     FOR v_message IN
         SELECT m.id, coalesce(m.cost, 1) AS cost, m.channel_id, n.limits, n.breaker_id,
-            m.promoted_for IS NULL
+            m.promoted_for = -1 AS is_late, (m.promoted_for > 0) IS NOT TRUE
                 AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS is_new
         FROM unnest(p_ids) WITH ORDINALITY AS u (id, place)
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.id OFFSET 0) AS m
@@ -42,7 +44,7 @@ BEGIN
         ) AS n
         ORDER BY u.place
     LOOP
-        v_full := NULL;
+        v_passed := false;
         IF v_message.breaker_id IS NOT NULL THEN
             IF ARRAY[v_message.breaker_id, v_message.channel_id] IS DISTINCT FROM v_watched THEN
                 v_watched := ARRAY[v_message.breaker_id, v_message.channel_id];
@@ -57,14 +59,13 @@ BEGIN
             END IF;
             v_at := array_position(v_limit_ids, v_limit_id);
             IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited THEN
-                v_full := v_limit_id;
+                v_passed := true;
+                v_aside := v_aside || ROW(CASE WHEN v_rooms[v_at].held OR v_message.is_late THEN v_limit_id END,
+                    v_message.id, p_now)::pgqueue_place;
                 EXIT;
             END IF;
         END LOOP;
-        IF v_full IS NOT NULL THEN
-            v_aside := v_aside || ROW(v_full, v_message.id, p_now)::pgqueue_place;
-            CONTINUE;
-        END IF;
+        CONTINUE WHEN v_passed;
         v_ids := v_ids || v_message.id;
         FOREACH v_limit_id IN ARRAY v_message.limits LOOP
             v_at := array_position(v_limit_ids, v_limit_id);

@@ -2,7 +2,7 @@
 -- messages are set aside, and which one tries while its breaker is open.
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
--- set aside, with the limit that it waits for; p_now: its reading of the clock.
+-- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
 -- Locks: none beyond those that the callers hold.
 CREATE FUNCTION pgqueue_take_places(
     p_rooms pgqueue_room[], p_places pgqueue_place[], p_aside pgqueue_place[], p_now timestamptz
@@ -11,7 +11,7 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_held bigint[];
+    v_ready bigint[];
     v_channels bigint[];
 BEGIN
     IF p_places <> '{}' THEN
@@ -40,20 +40,23 @@ BEGIN
         WHERE p.ctid = ANY (ARRAY(SELECT unnest(u.stale) FROM unnest(p_rooms) AS u));
     END IF;
     IF p_aside <> '{}' THEN
-        -- A message of an ordered channel keeps its place, and holds the channel until the next look.
+        -- A message of an ordered channel keeps its place, and holds the channel until the next look. In other channels
+        -- -1 says that the limit of a ready message was locked.
         WITH aside AS (
             UPDATE pgqueue_message AS m
-            SET status = CASE WHEN c.ordered THEN 1 ELSE 3 END, promoted_for = NULL,
+            SET status = CASE WHEN c.ordered OR u.limit_id IS NULL THEN 1 ELSE 3 END,
                 waits_for = CASE WHEN NOT c.ordered THEN u.limit_id END,
-                held_until = CASE WHEN c.ordered THEN p_now + interval '1 second' END
+                promoted_for = CASE WHEN NOT c.ordered AND u.limit_id IS NULL THEN -1 END,
+                held_until = CASE WHEN c.ordered THEN p_now + CASE WHEN u.limit_id IS NULL
+                    THEN interval '10 milliseconds' ELSE interval '1 second' END END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.id AS channel_id, c.ordered
+            RETURNING m.id, c.id AS channel_id, m.status
         )
-        SELECT array_agg(a.id) FILTER (WHERE a.ordered), array_agg(a.channel_id) INTO v_held, v_channels
+        SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id) INTO v_ready, v_channels
         FROM aside AS a;
-        IF v_held IS NOT NULL THEN
-            PERFORM pgqueue_announce(v_held);
+        IF v_ready IS NOT NULL THEN
+            PERFORM pgqueue_announce(v_ready);
         END IF;
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);

@@ -15,7 +15,8 @@
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
---   10 milliseconds   margin after the time of a rate: next_due
+--   10 milliseconds   margin after the time of a rate: next_due; pause between two looks at a locked limit of an
+--                ordered channel: take_places
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places

@@ -229,7 +229,7 @@ DEFECTS = (
     ),
     defect(
         "a message that waits for a breaker uses an attempt", "take_places",
-        "THEN 1 ELSE 3 END, promoted_for = NULL", "THEN 1 ELSE 3 END, promoted_for = NULL, attempts = m.attempts + 1",
+        "waits_for = CASE WHEN NOT c.ordered", "attempts = m.attempts + 1, waits_for = CASE WHEN NOT c.ordered",
         "I22", "I4",
     ),
     # Order, time, turns.
