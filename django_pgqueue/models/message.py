@@ -71,7 +71,8 @@ class Message(models.Model):
         null=True,
         editable=False,
         help_text=_(
-            "The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look."
+            "The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last "
+            "look."
         ),
     )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))

@@ -96,9 +96,9 @@ READER = ClientKind(
 OPERATOR = ClientKind(
     "operator",
     (
-        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_release", "channel_erase",
-        "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
-        "cancel", "purge", "redrive", "reschedule", "lease_release", "discard", "delete_dead", "edit",
+        *READER.verbs, "raise", "channel_set", "channel_pause", "channel_resume", "channel_purge", "channel_release",
+        "channel_erase", "remove_released", "queue_pause", "queue_resume", "queue_set", "queue_purge", "queue_drop",
+        "cancel", "redrive", "reschedule", "lease_release", "discard", "delete_dead", "edit",
         "limit_set", "limit_drop", "limit_pause", "limit_resume", "handler_pause", "handler_resume",
         "breaker_set", "breaker_open", "breaker_close",
         "schedule_run", "sweep", "prune", "prune_queues", "measure", "schedule_prune", "repair",

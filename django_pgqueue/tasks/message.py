@@ -62,7 +62,7 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
 def text_option(name: str, option: TextOption, call: Call) -> str | None:
     """Return the text of an option, which may be a function of the call's arguments. Raises InvalidTask.
 
-    ``name``: of the option, for the error.
+    ``name``: the option's name, for the error.
     """
     if option is None or isinstance(option, str):
         return option

@@ -126,7 +126,7 @@ class Story:
         yield self.call("outcome", "lease_release(%s, 'why')", self.leased()[0])
         yield self.call("outcome", "discard(ARRAY[%s::bigint], 'why')", later)
         yield self.call("outcome", "delete_dead(ARRAY[%s::bigint])", later)
-        yield self.call("*", "purge('default', 'default')")
+        yield self.call("*", "channel_purge('default', 'default')")
         self.call("*", "enqueue('mine')")
         yield self.call("*", "queue_purge('default')")
         yield self.call("retried, poisoned", "sweep()")

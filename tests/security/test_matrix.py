@@ -58,6 +58,7 @@ VERBS = """
     channel_set         .        .       x         .       .
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .
+    channel_purge       .        .       x         .       .
     channel_release     .        .       x         .       .
     channel_erase       .        .       x         .       .
     limit_set           .        x       x         .       .
@@ -76,7 +77,6 @@ VERBS = """
     queue_drop          .        .       x         .       .
     queue_set           .        .       x         .       .
     cancel              .        .       x         .       .
-    purge               .        .       x         .       .
     redrive             .        .       x         .       x
     reschedule          .        .       x         .       .
     lease_release       .        .       x         .       .

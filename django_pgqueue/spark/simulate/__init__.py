@@ -1,4 +1,4 @@
-"""Replays what the archive says of a queue against other limits: how long would each tenant have waited?
+"""Replay what the archive says of a queue against other limits: how long would each tenant have waited?
 
 The messages come when they came and run as long as they ran; the line, the turns, the limits and the rates are those
 of the engine. The first replay has the limits that were in force, so that you see how far to trust the second.

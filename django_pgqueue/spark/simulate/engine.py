@@ -1,4 +1,4 @@
-"""Simulates a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
+"""Simulate a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
 The module is pure: no clock, no database, no randomness. All times are whole microseconds, so that rates are exact. The
 rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance and pgqueue_fold.
@@ -79,7 +79,7 @@ class SimulationResult:
 
 
 class Simulation:
-    """Serves messages in simulated time.
+    """Serve messages in simulated time.
 
     ``slots``: messages that all workers together handle at the same time. ``ahead``: the most messages that they
     dequeue at once to have them in memory; 0: they dequeue only for idle slots. ``queue``: the limits of all channels

@@ -1,4 +1,4 @@
-"""Runs scenarios, each in a Spark task of its own: a replay of the past, and one with other limits."""
+"""Run scenarios, each in a Spark task of its own: a replay of the past, and one with other limits."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Scenario:
     """The input of one simulation.
 
     ``files``: the lake's files, by table. ``workers``: the number of workers (None: as in the archive).
-    ``concurrency``: of each worker (None: CONCURRENCY_SLOTS, or more if the archive shows more); ``batch``: the
-    most messages that a worker dequeues at once. ``limits``: those of the whole queue.
+    ``concurrency``: handlers at a time of each worker (None: CONCURRENCY_SLOTS, or more if the archive shows more);
+    ``batch``: the most messages that a worker dequeues at once. ``limits``: those of the whole queue.
     """
 
     queue: str

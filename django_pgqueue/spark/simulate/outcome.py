@@ -46,7 +46,7 @@ class SimulationOutcome:
 
 
 class WaitRecorder:
-    """Collects waits while a simulation runs; it needs about 16 bytes per message."""
+    """Collect waits while a simulation runs; it needs about 16 bytes per message."""
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[array[int], array[int]]] = {}

@@ -1,4 +1,4 @@
-"""Prints the outcome: a line per channel with the actual, the replayed and the changed waits."""
+"""Print the outcome: a line per channel with the actual, the replayed and the changed waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads a queue's messages from the lake, in the form that the simulation needs."""
+"""Load a queue's messages from the lake, in the form that the simulation needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 -- Moves messages that the caller has locked to the archive, in any status, as far as their channel or queue keeps them.
--- Caller: pgqueue_admit_one, pgqueue_cancel, pgqueue_defer, pgqueue_drop_surplus, pgqueue_pop, pgqueue_purge,
+-- Caller: pgqueue_admit_one, pgqueue_cancel, pgqueue_channel_purge, pgqueue_defer, pgqueue_drop_surplus, pgqueue_pop,
 --   pgqueue_queue_purge, pgqueue_retry.
 -- p_outcome: popped | purged | cancelled | dropped. p_archive, p_ran_seconds: as in pgqueue_complete.
 -- Returns the number of messages that were moved.
@@ -65,7 +65,7 @@ BEGIN
     FROM placed AS n;
     PERFORM pgqueue_record_departures(v_channels);
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keys);
+        PERFORM pgqueue_release_keys(v_keys, true);
     END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(p_outcome, v_unarchived, v_now);

@@ -38,9 +38,9 @@ class Dispatch:
     event loop can hold; if not, for as many as both sides can hold, except for a larger look from time to time.
     Messages that one side cannot hold go back to the queue for a second.
 
-    ``limits``: of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
-    ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
-    go back.
+    ``limits``: the limits of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or
+    ``drain``. ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
+    messages that go back.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class HandlerLimits:
     def split(self, deliveries: list[Delivery]) -> tuple[list[Delivery], dict[int, list[Delivery]]]:
         """Return the messages that may stay, and those to return to the queue, by their delay in seconds."""
         names = {delivery.handler for delivery in deliveries}
-        limits = {name: limit for name in names if (limit := limit_of(name)) is not None}
+        limits = {name: limit for name in names if (limit := concurrency_of(name)) is not None}
         if not limits:
             return deliveries, {}
         stay: list[Delivery] = []
@@ -153,7 +153,7 @@ class HandlerLimits:
         return left
 
 
-def limit_of(name: str) -> int | None:
+def concurrency_of(name: str) -> int | None:
     """Return how many messages of the handler may run at once: its concurrency times its batch; None: no limit."""
     handler = handlers.find(name)
     return None if handler is None or handler.concurrency is None else handler.concurrency * (handler.batch or 1)
