@@ -21,9 +21,9 @@ Key = tuple[int, int, int]
 FOLDED_AFTER = 1_000_000
 HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
 # A transaction of a client that died, or that lost its connection, ends some time later.
+LINGERS = 15_000_000
 # A call asks for a locked limit for 10 ms, or longer on a busy machine, before it leaves the message ready.
 HANDS = 300_000
-LINGERS = 15_000_000
 
 
 def key(row: Row) -> Key:
