@@ -147,7 +147,6 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 
 INLINED = {
     "pgqueue_alert_breaker": "SELECT a.* FROM pgqueue_message AS m, pgqueue_alert_breaker(m.handler, 1) AS a",
-    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity', 1) AS a",
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, '-infinity', 1) AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_first_weights": "SELECT w.weight FROM pgqueue_first_weights('default', 1, 1, 8) AS w",

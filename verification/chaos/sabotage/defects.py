@@ -223,17 +223,12 @@ DEFECTS = (
     ),
     # Breakers.
     defect(
-        "an open breaker is left out of the limits of a message", "lease_within",
-        "v_message.limits || v_asked", "v_message.limits", "I22",
+        "an open breaker is left out of the limits of a message", "lease_within", "limits || v_asked", "limits", "I22",
     ),
+    defect("messages try before the pause is over", "limit_room", "> p_now THEN 0", "> p_now THEN 1", "I22"),
     defect(
-        "a breaker lets messages try before its pause is over", "limit_room",
-        "> p_now THEN 0", "> p_now THEN greatest(1 - o.places, 0)", "I22",
-    ),
-    defect(
-        "a message that waits for a breaker uses an attempt", "take_places",
-        "waits_for = CASE WHEN NOT c.ordered", "attempts = m.attempts + 1, waits_for = CASE WHEN NOT c.ordered",
-        "I22", "I4",
+        "a message that waits for a breaker uses an attempt", "take_places", "waits_for = CASE",
+        "attempts = m.attempts + 1, waits_for = CASE", "I22", "I4",
     ),
     # Order, time, turns.
     defect(
