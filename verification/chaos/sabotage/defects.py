@@ -144,8 +144,10 @@ DEFECTS = (
     ),
     defect(
         "enqueue_many leaves out a message", "enqueue_many",
-        "FROM input AS i ORDER BY i.place\n    )",
-        "FROM input AS i WHERE i.place < 15 ORDER BY i.place\n    )", "I1",
+        "v_now, NULL::bigint[], NULL::jsonb;",
+        "v_now, NULL::bigint[], NULL::jsonb;\n"
+        "    DELETE FROM pgqueue_message AS m WHERE m.id = currval('pgqueue_message_id_seq') AND p_handlers[15] <> '';",
+        "I1",
     ),
     # Limits.
     defect(
