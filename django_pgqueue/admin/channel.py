@@ -19,14 +19,14 @@ from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.channel_form import ChannelForm
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
-from django_pgqueue.admin.live_counts import live_counts
+from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
 from django_pgqueue.admin.tenant import TenantAdmin
 from django_pgqueue.lifecycle.channel_pause import channel_pause
+from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_channel
-from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.models import Channel, Message
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class ChannelChangeList(LeanChangeList):
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
     list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown", "waiting_for_limit"]
+    list_display += ["waiting_for_order_key"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
@@ -134,7 +135,7 @@ class ChannelAdmin(TenantAdmin):
         if channel.released_at:
             return rendering.badge(_("released"), "late")
         if channel.paused_at:
-            return rendering.paused(channel.pause_reason, channel.paused_until)
+            return rendering.pause_badge(channel.pause_reason, channel.paused_until)
         return rendering.badge(_("open"), "good")
 
     def count(self, channel: Channel, number: int, **chosen: object) -> str:
@@ -163,6 +164,10 @@ class ChannelAdmin(TenantAdmin):
     def waiting_for_limit(self, channel: Any) -> str:
         return self.count(channel, channel.live.waiting_for_limit, waits_for="limit")
 
+    @admin.display(description=_("keyed"))
+    def waiting_for_order_key(self, channel: Any) -> str:
+        return self.count(channel, channel.live.waiting_for_order_key, waits_for="key")
+
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, channel: Channel) -> str | None:
         """Return the limits that are set, with commas between them; None if none is."""
@@ -188,10 +193,7 @@ class ChannelAdmin(TenantAdmin):
     def live_messages(self, channel: Channel) -> str:
         """Count the live messages by status, now, and link them to their list."""
         counts = live_counts([channel.pk], using=alias(None))[channel.pk]
-        text = _(
-            "%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit"
-        )
-        return self.link(text % asdict(counts), "message_changelist", channel=channel.pk)
+        return self.link(LIVE_TEXT % asdict(counts), "message_changelist", channel=channel.pk)
 
     @admin.display(description=_("settled messages"))
     def settled_messages(self, channel: Channel) -> str:
@@ -242,7 +244,9 @@ class ChannelAdmin(TenantAdmin):
             nonlocal more
             count = 0
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
+                batch = channel_purge(
+                    channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db
+                )
                 count += batch
                 if batch < PURGE_BATCH_MESSAGES:
                     break
@@ -262,8 +266,7 @@ class ChannelAdmin(TenantAdmin):
         """Return the first channels with the messages that would be purged."""
         shown = list(channels[:SHOWN_ROWS])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
-        text = _("%(ready)s ready, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit")
-        return [(str(channel), text % asdict(counts[channel.pk])) for channel in shown]
+        return [(str(channel), WAITING_TEXT % asdict(counts[channel.pk])) for channel in shown]
 
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_pgqueue.admin.paginator import CappedCount
+from django_pgqueue.admin.paginator import capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000
@@ -59,12 +59,10 @@ class LimitUsage:
 def limit_usage(ids: Sequence[int], *, using: str) -> dict[int, LimitUsage]:
     """Return the use of limits by id. Counts that reach the bound are lower bounds."""
     rows = call(using, SQL, {"most": MOST_COUNTED + 1, "ids": list(ids)})
-    return {pk: LimitUsage(capped(places), cost, tokens, capped(waiting)) for pk, places, cost, tokens, waiting in rows}
-
-
-def capped(count: int) -> int:
-    """Return a count that the admin shows with a plus sign when it is above the bound."""
-    return CappedCount(MOST_COUNTED) if count > MOST_COUNTED else count
+    return {
+        pk: LimitUsage(capped(places, MOST_COUNTED), cost, tokens, capped(waiting, MOST_COUNTED))
+        for pk, places, cost, tokens, waiting in rows
+    }
 
 
 def handlers_of_limit(limit: int, *, using: str) -> list[str]:

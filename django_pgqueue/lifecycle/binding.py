@@ -31,8 +31,8 @@ DELIVERY_COLUMNS = (
 class Unreadable:
     """Name a message that cannot become a delivery. ``token``: the token of its lease, if it has one.
 
-    ``reason``: of the dead letter; None: the message waits, because its codec may decode it later. ``kind``: the type
-    in its details.
+    ``reason``: why it is a dead letter; None: the message waits, because its codec may decode it later. ``kind``: the
+    type in its details.
     """
 
     id: int
@@ -66,7 +66,7 @@ def headers_of(headers: Any) -> dict[str, Any]:
     return headers or {}
 
 
-def leases(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
+def lease_columns(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     """Return ids and tokens as all settling functions take them: as text of two arrays, which psycopg sends
     unchanged."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])

@@ -1,4 +1,4 @@
-"""Computes the metrics of the days that changed since the last rollup, per minute, hour and day, and a forecast.
+"""Compute the metrics of the days that changed since the last rollup, per minute, hour and day, and a forecast.
 
 With a source, both are loaded into its database, where the admin shows them, and the forecast starts with the messages
 that wait there. Only --source or the variable PGQUEUE_SOURCE names one here.

@@ -37,7 +37,7 @@ class GrainFilter(OneOfFilter):
 
 
 class LevelFilter(OneOfFilter):
-    """Chooses the rows of one level: the figures of a queue are not the sum of those of its channels."""
+    """Choose the rows of one level: the figures of a queue are not the sum of those of its channels."""
 
     title = _("level")
     parameter_name = "level"
@@ -52,7 +52,7 @@ class LevelFilter(OneOfFilter):
 
 @admin.register(QueueMetric)
 class QueueMetricAdmin(ReadOnlyAdmin):
-    """Shows the metrics. A row of a queue links to its channels, and a row of a channel to its handlers."""
+    """Show the metrics. A row of a queue links to its channels, and a row of a channel to its handlers."""
 
     list_display = [
         "bucket_at",

@@ -1,4 +1,4 @@
-"""Writes the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
+"""Write the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
 
 Run `export` and `rollup` before. Neither Spark nor the database is needed.
 """

@@ -1,4 +1,4 @@
-"""Composes the page from the data that was read."""
+"""Compose the page from the data that was read."""
 
 from __future__ import annotations
 

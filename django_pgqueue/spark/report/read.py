@@ -1,4 +1,4 @@
-"""Reads the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
+"""Read the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def read_report_data(files: Files, days: Sequence[date], queues: Sequence[str] =
     if not by_day.num_rows:
         return Data(days=list(days))
     hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, queues, _not_handlers)
-    grain = _grain(whole_queues(by_day)["bucket_at"].to_pylist(), whole_queues(hours)["bucket_at"].to_pylist())
+    grain = _grain(queue_rows(by_day)["bucket_at"].to_pylist(), queue_rows(hours)["bucket_at"].to_pylist())
     rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, queues, _not_handlers)
-    times = _regular(whole_queues(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
-    history = _histories(whole_queues(rows), times)
+    times = _regular(queue_rows(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
+    history = _histories(queue_rows(rows), times)
     order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
-    compared = channels(rows if grain == "minute" else hours).select(COMPARED)
-    return Data(list(days), order, grain, times, history, by_day, channels(rows), compared)
+    compared = channel_rows(rows if grain == "minute" else hours).select(COMPARED)
+    return Data(list(days), order, grain, times, history, by_day, channel_rows(rows), compared)
 
 
 def read_forecast(paths: Iterable[Path]) -> pa.Table:
@@ -113,18 +113,18 @@ def _rows(
 # Each message is counted once in each level: whole queues, whole channels, handlers.
 
 
-def whole_queues(rows: pa.Table) -> pa.Table:
-    """Return the rows of whole queues, without those of channels and handlers."""
+def queue_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows of whole queues, without those of single channels and handlers."""
     return rows.filter(pc.and_(pc.is_null(rows["channel"]), pc.is_null(rows["handler"])))
 
 
-def channels(rows: pa.Table) -> pa.Table:
-    """Return the rows of channels."""
+def channel_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows of whole channels, without those of single handlers."""
     return rows.filter(pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"])))
 
 
-def handlers(rows: pa.Table) -> pa.Table:
-    """Return the rows of handlers."""
+def handler_rows(rows: pa.Table) -> pa.Table:
+    """Return the rows of single handlers."""
     return rows.filter(pc.is_valid(rows["handler"]))
 
 

@@ -1,4 +1,4 @@
-"""Reads a lake and writes the page."""
+"""Read a lake and write the page."""
 
 from __future__ import annotations
 

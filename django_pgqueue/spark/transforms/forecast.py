@@ -1,4 +1,4 @@
-"""Forecasts the next day: the messages that will come, by the hour of the day, and those that will wait.
+"""Forecast the next day: the messages that will come, by the hour of the day, and those that will wait.
 
 It needs no Spark.
 """

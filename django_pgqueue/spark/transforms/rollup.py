@@ -1,4 +1,4 @@
-"""Computes the metrics of the lake again for the days that changed, and only for them."""
+"""Compute the metrics of the lake again for the days that changed, and only for them."""
 
 from __future__ import annotations
 

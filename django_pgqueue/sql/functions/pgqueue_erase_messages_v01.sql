@@ -32,7 +32,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    -- Reads each status by its index, as pgqueue_purge does.
+    -- Reads each status by its index, as pgqueue_channel_purge does.
     v_ids := ARRAY(
         SELECT w.id
         FROM unnest(p_channel_ids) AS u (id)
@@ -72,7 +72,7 @@ BEGIN
     INTO messages, v_keys
     FROM gone AS g;
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keys);
+        PERFORM pgqueue_release_keys(v_keys, true);
     END IF;
     more := messages = p_limit;
     IF p_force THEN

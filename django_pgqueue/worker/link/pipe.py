@@ -31,7 +31,7 @@ class Token(int):
 class HeldLease(NamedTuple):
     """Hold a lease as the supervisor knows it; its lease keeper takes it in place of a delivery.
 
-    ``id``: of the message. ``worker``: name of the child that has the message.
+    ``id``: the message's id. ``worker``: the name of the child that has the message.
     """
 
     id: int

@@ -38,9 +38,9 @@ class Dispatch:
     event loop can hold; if not, for as many as both sides can hold, except for a larger look from time to time.
     Messages that one side cannot hold go back to the queue for a second.
 
-    ``limits``: of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
-    ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
-    go back.
+    ``limits``: the limits of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or
+    ``drain``. ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
+    messages that go back.
     """
 
     def __init__(
@@ -161,6 +161,13 @@ class Dispatch:
             return
         delivery.cancellation.request()
         self._loop.cancel(delivery)
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them. From any thread."""
+        waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
+        for delivery in waiting:
+            self._limits.gone(delivery)
+        return [*self._suspects.withdraw(matches), *self._limits.withdraw(matches), *waiting]
 
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""

@@ -18,10 +18,10 @@ Alike = Callable[[Delivery, Delivery], bool]
 class WaitingList:
     """Hold enough messages to keep ``concurrency`` handlers busy for a moment; the buffer and the event loop have one.
 
-    ``batch``: the most messages of one dequeue. ``limits``: of handlers with ``concurrency``. ``find``: returns the
-    handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their handler is the
-    same; None: always. ``lock``, ``changed``: the lock of the list, and its condition for threads that wait for
-    messages. It is safe for threads.
+    ``batch``: the most messages of one dequeue. ``limits``: the limits of handlers with ``concurrency``. ``find``:
+    returns the handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their
+    handler is the same; None: always. ``lock``, ``changed``: the lock of the list, and its condition for threads that
+    wait for messages. It is safe for threads.
     """
 
     def __init__(
@@ -106,6 +106,15 @@ class WaitingList:
                     del self._waiting[place]
                     return True
         return False
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match, and return them."""
+        with self.lock:
+            found = [delivery for delivery in self._waiting if matches(delivery)]
+            for delivery in found:
+                self._waiting.remove(delivery)
+            self.changed.notify_all()
+        return found
 
     def clear(self) -> list[Delivery]:
         """Remove all messages, and return them."""

@@ -35,9 +35,9 @@ LOOK_SECONDS = 0.5
 class Supervisor:
     """Start worker processes, extend their leases, watch them and replace them; ``runqueueworker`` runs one.
 
-    ``orders``: of the children. ``processes``: their number. ``companion``: makes the service that runs beside them
-    (the maintenance loop), given a function that wakes all children. ``reload``: replace the children when a file
-    changes. ``vitals``: reports the health to probes.
+    ``orders``: those of the children. ``processes``: the number of children. ``companion``: makes the service that runs
+    beside them (the maintenance loop), given a function that wakes all children. ``reload``: replace the children when
+    a file changes. ``vitals``: reports the health to probes.
     """
 
     def __init__(

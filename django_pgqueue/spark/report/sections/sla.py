@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from django_pgqueue.charts import Series, stack, value_text
 from django_pgqueue.spark.report.html import Section, html_paragraph, html_table
-from django_pgqueue.spark.report.read import Data, channels, sums
+from django_pgqueue.spark.report.read import Data, channel_rows, sums
 from django_pgqueue.spark.report.sections.summary import SETTLED, part
 
 MOST_ROWS = 25
@@ -14,7 +14,7 @@ MOST_ROWS = 25
 
 def sla(data: Data) -> Section:
     """Return the section: breaches over time, and a table of the channels. Without an SLA it says how to set one."""
-    days = channels(data.by_day)
+    days = channel_rows(data.by_day)
     days = days.filter(pc.is_valid(days["sla_seconds"]))
     if not days.num_rows:
         message = "No SLA was given to rollup: set SLA in the settings, or give --sla."

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from django_pgqueue.charts import sparkline, value_text
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, tiles
-from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums, whole_queues
+from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, queue_rows, sums
 
 SETTLED = ("completed", "popped", "dead")
 # The most queues that have a row of their own; one line counts the others.
@@ -21,7 +21,7 @@ def summary(data: Data) -> Section:
     if not data.queues:
         message = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
         return Section("summary", "Summary", html_paragraph(message))
-    days = whole_queues(data.by_day)
+    days = queue_rows(data.by_day)
     totals = {row["queue"]: row for row in sums(days, ["queue"], [*COUNTS, *SPENT])}
     shown_queues = data.queues[:MOST_QUEUES]
     rows = [_queue(days.filter(pc.equal(days["queue"], queue)), queue, totals[queue]) for queue in shown_queues]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from django_pgqueue.charts import bars, text, value_text
 from django_pgqueue.charts.times import bucket_label
 from django_pgqueue.spark.report.html import Safe, Section, folded, html_paragraph, html_table
-from django_pgqueue.spark.report.read import WIDTHS, Data, channels, sums, whole_queues
+from django_pgqueue.spark.report.read import WIDTHS, Data, channel_rows, queue_rows, sums
 from django_pgqueue.spark.report.sections.summary import part
 
 MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 30, 20
@@ -23,8 +23,8 @@ COLUMNS = ("completed", "popped", "dead", "retries", "run_seconds", "retry_secon
 
 def tenants(data: Data) -> Section:
     """Return the section: the share of each channel in its queue's time, and the waits of its neighbours."""
-    days = channels(data.by_day)
-    capacity = {row["queue"]: row["run_seconds"] for row in sums(whole_queues(data.by_day), ["queue"], ["run_seconds"])}
+    days = channel_rows(data.by_day)
+    capacity = {row["queue"]: row["run_seconds"] for row in sums(queue_rows(data.by_day), ["queue"], ["run_seconds"])}
     worst = days.group_by(["queue", "channel"]).aggregate([("wait_p95_seconds", "max")]).to_pylist()
     waits = {(row["queue"], row["channel"]): row["wait_p95_seconds_max"] for row in worst}
     rows = sorted(sums(days, ["queue", "channel"], COLUMNS), key=lambda row: -row["run_seconds"])
