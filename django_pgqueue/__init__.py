@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.cancel import cancel
     from django_pgqueue.lifecycle.channel_erase import channel_erase
     from django_pgqueue.lifecycle.channel_pause import channel_pause
+    from django_pgqueue.lifecycle.channel_purge import channel_purge
     from django_pgqueue.lifecycle.channel_release import channel_release
     from django_pgqueue.lifecycle.channel_resume import channel_resume
     from django_pgqueue.lifecycle.channel_set import channel_set
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.peek import peek
     from django_pgqueue.lifecycle.pop import pop
     from django_pgqueue.lifecycle.prune import prune
-    from django_pgqueue.lifecycle.purge import purge
     from django_pgqueue.lifecycle.queue_drop import queue_drop
     from django_pgqueue.lifecycle.queue_pause import queue_pause
     from django_pgqueue.lifecycle.queue_purge import queue_purge
@@ -82,6 +82,7 @@ __all__ = [
     "cancel",
     "channel_erase",
     "channel_pause",
+    "channel_purge",
     "channel_release",
     "channel_resume",
     "channel_set",
@@ -111,7 +112,6 @@ __all__ = [
     "peek",
     "pop",
     "prune",
-    "purge",
     "queue_drop",
     "queue_pause",
     "queue_purge",
@@ -151,13 +151,13 @@ _HOMES = {
     "lifecycle.discard": ("discard",),
     "lifecycle.delete_dead": ("delete_dead",),
     "lifecycle.edit": ("edit",),
-    "lifecycle.purge": ("purge",),
     "lifecycle.explain": ("explain_channel", "explain_message"),
     "lifecycle.metrics": ("metrics",),
     "lifecycle.sweep": ("sweep",),
     "lifecycle.prune": ("prune",),
     "lifecycle.measure": ("measure",),
     "lifecycle.channel_set": ("channel_set",),
+    "lifecycle.channel_purge": ("channel_purge",),
     "lifecycle.channel_release": ("channel_release",),
     "lifecycle.channel_pause": ("channel_pause",),
     "lifecycle.channel_erase": ("channel_erase",),

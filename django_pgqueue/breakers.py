@@ -38,15 +38,17 @@ class Breaker:
     def __post_init__(self) -> None:
         failures: Any = self.failures
         if isinstance(failures, bool) or not isinstance(failures, int) or not 1 <= failures <= MOST_FAILURES:
-            raise problem(f"failures is {failures!r}", f"Give an int from 1 to {MOST_FAILURES:,}.")
+            raise invalid_breaker(f"failures is {failures!r}", f"Give an int from 1 to {MOST_FAILURES:,}.")
         for what, shortest in (("within", timedelta.resolution), ("pause", SHORTEST_PAUSE)):
             value: Any = getattr(self, what)
             if not isinstance(value, timedelta):
-                raise problem(f"{what} is not a timedelta but {type(value).__name__}", "Use datetime.timedelta.")
+                raise invalid_breaker(
+                    f"{what} is not a timedelta but {type(value).__name__}", "Use datetime.timedelta."
+                )
             if not shortest <= value <= LONGEST:
-                raise problem(f"{what} is {value}", f"Give a time from {shortest} to {LONGEST}.")
+                raise invalid_breaker(f"{what} is {value}", f"Give a time from {shortest} to {LONGEST}.")
         if self.per not in ("handler", "channel"):
-            raise problem(f"per is {self.per!r}", 'Give "handler" or "channel".')
+            raise invalid_breaker(f"per is {self.per!r}", 'Give "handler" or "channel".')
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as the database takes them."""
@@ -58,6 +60,6 @@ class Breaker:
         }
 
 
-def problem(text: str, hint: str) -> InvalidMessage:
+def invalid_breaker(text: str, hint: str) -> InvalidMessage:
     """Return the exception for a wrong breaker. The caller raises it."""
     return InvalidMessage(f"a breaker: {text}", hint=hint)

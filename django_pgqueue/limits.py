@@ -126,7 +126,7 @@ def limit_names(limits: Iterable[str | Limit] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def collect_declared() -> tuple[dict[str, LimitValues], tuple[InvalidMessage, ...]]:
+def collect_declared_limits() -> tuple[dict[str, LimitValues], tuple[InvalidMessage, ...]]:
     """Return the limits that code and the setting LIMITS declare, by name, and the errors of those of the setting.
 
     If both declare a name, and they differ, that of the setting counts: it is the one that an operator can change.

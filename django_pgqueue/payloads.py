@@ -153,7 +153,10 @@ def union_converter(converters: list[Convert]) -> Convert:
 
 
 def sequence_converter(kind: type, arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a list or tuple. ``arguments``: of its annotation. Raises TypeError for a wrong one."""
+    """Return the converter of a list or tuple. Raises TypeError for an annotation that is wrong.
+
+    ``arguments``: those of the annotation.
+    """
     if kind is tuple and arguments[1:] != (...,):
         raise TypeError("a payload with a tuple needs tuple[T, ...]")
     each = converter(arguments[0]) if arguments else converter(Any)
@@ -167,7 +170,7 @@ def sequence_converter(kind: type, arguments: tuple[Any, ...]) -> Convert:
 
 
 def mapping_converter(arguments: tuple[Any, ...]) -> Convert:
-    """Return the converter of a dict. ``arguments``: of its annotation. Raises TypeError if its keys are not texts."""
+    """Return the converter of a dict. ``arguments``: those of its annotation. Raises TypeError if keys are not str."""
     if arguments and arguments[0] is not str:
         raise TypeError("the keys of a JSON object are texts: a payload takes dict[str, T]")
     each = converter(arguments[1]) if arguments else converter(Any)
@@ -185,8 +188,9 @@ def record_converter(
 ) -> Convert:
     """Return the converter of an object with named fields.
 
-    ``name``: of the type, for errors. ``converters``: by field. ``required``: the fields that must be there. ``make``:
-    makes the value from the fields. Unknown keys are left out, because the enqueuer may be of a later release.
+    ``name``: the type's name, for errors. ``converters``: those of its fields. ``required``: the fields that must be
+    there. ``make``: makes the value from the fields. Unknown keys are left out, because the enqueuer may be of a later
+    release.
     """
 
     def convert(value: Any, path: str) -> Any:

@@ -158,7 +158,7 @@ class Collected:
     problems: tuple[InvalidSchedule, ...]
 
 
-def collect_declared() -> Collected:
+def collect_declared_schedules() -> Collected:
     """Return the declarations by name, and the errors of those that are ignored."""
     found: dict[str, Declared] = {}
     problems: list[InvalidSchedule] = []

@@ -238,7 +238,11 @@ def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> 
 
 
 def resolved(function: Any, annotation: Any) -> Any:
-    """Return an annotation that is text as the type that it names. Raises NameError."""
+    """Return the type that an annotation names; an annotation that is no text is returned as it is.
+
+    ``function``: where the annotation stands. Returns UNKNOWN for a text that is no type. Raises NameError for a name
+    that does not exist at run time.
+    """
     if not isinstance(annotation, str):
         return annotation
     inner = inspect.unwrap(function.func if isinstance(function, partial) else function)

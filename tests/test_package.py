@@ -42,8 +42,8 @@ def test_every_public_name_resolves_and_is_listed():
     "verb",
     [
         "enqueue", "enqueue_many", "aenqueue", "dequeue", "heartbeat", "complete", "defer", "retry", "dead_letter",
-        "redrive", "pop", "peek", "purge", "metrics", "sweep", "prune", "measure", "channel_set", "channel_release",
-        "channel_pause", "channel_resume", "explain_channel", "explain_message", "handler",
+        "redrive", "pop", "peek", "metrics", "sweep", "prune", "measure", "channel_set", "channel_pause",
+        "channel_resume", "channel_purge", "channel_release", "explain_channel", "explain_message", "handler",
     ],
 )  # fmt: skip
 def test_every_verb_is_public(verb: str):

@@ -64,7 +64,7 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("result"))
     def result_shown(self, message: ArchivedMessage) -> str:
-        return self.or_dash(encoded.shown_or_none(message, message.result))
+        return self.or_dash(encoded.value_html_or_none(message, message.result))
 
     @admin.display(description=_("waited"))
     def waited(self, message: ArchivedMessage) -> str:

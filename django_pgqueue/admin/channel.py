@@ -22,11 +22,11 @@ from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
 from django_pgqueue.admin.tenant import TenantAdmin
 from django_pgqueue.lifecycle.channel_pause import channel_pause
+from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_channel
-from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.models import Channel, Message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class ChannelAdmin(TenantAdmin):
         if channel.released_at:
             return rendering.badge(_("released"), "late")
         if channel.paused_at:
-            return rendering.paused(channel.pause_reason, channel.paused_until)
+            return rendering.pause_badge(channel.pause_reason, channel.paused_until)
         return rendering.badge(_("open"), "good")
 
     def count(self, channel: Channel, number: int, **chosen: object) -> str:
@@ -244,7 +244,9 @@ class ChannelAdmin(TenantAdmin):
             nonlocal more
             count = 0
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = purge(channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
+                batch = channel_purge(
+                    channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db
+                )
                 count += batch
                 if batch < PURGE_BATCH_MESSAGES:
                     break

@@ -91,7 +91,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("saved state"))
     def state_shown(self, item: Any) -> str:
-        return self.or_dash(encoded.shown_or_none(item, item.state))
+        return self.or_dash(encoded.value_html_or_none(item, item.state))
 
     @admin.display(description=_("body"))
     def body_shown(self, item: Any) -> str:
@@ -129,7 +129,7 @@ def json_shown(item: Any, column: str) -> str | None:
     as PostgreSQL writes it."""
     try:
         value = getattr(item, column)
-        return None if value is None and column != "payload" else encoded.shown(item, value)
+        return None if value is None and column != "payload" else encoded.value_html(item, value)
     except (ValueError, RecursionError):
         row = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
         text = Left(Cast(column, TextField()), LONGEST_CHARACTERS)

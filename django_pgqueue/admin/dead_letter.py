@@ -20,7 +20,7 @@ from django_pgqueue.admin import bulk_actions, encoded, rendering
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.dead_letter_actions import DELETE_DEAD, EDIT
-from django_pgqueue.admin.death import reason, with_problem
+from django_pgqueue.admin.death import reason_html, with_problem
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
@@ -96,7 +96,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("reason"))
     def why(self, letter: Any) -> str:
-        return reason(letter)
+        return reason_html(letter)
 
     @admin.display(description=_("redriven"))
     def fate(self, letter: DeadLetter) -> str:
@@ -109,7 +109,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         """Return the details and errors of the letter, decoded if a codec encoded them and the user may read them."""
         if codecs.is_sealed(letter.details):
-            return encoded.shown(letter, letter.details)
+            return encoded.value_html(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
 
     def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:

@@ -24,13 +24,16 @@ def with_problem(letters: QuerySet[Any]) -> QuerySet[Any]:
     return found
 
 
-def reason(letter: Any) -> str:
-    """Return the reason, and below it type and message of the error. The letter comes from ``with_problem``."""
-    return format_html("{}{}", letter.reason, problem(letter) or "")
+def reason_html(letter: Any) -> str:
+    """Return the reason of a dead letter as HTML, and below it type and message of its error.
+
+    ``letter``: a row of ``with_problem()``, which has the columns of the error.
+    """
+    return format_html("{}{}", letter.reason, clipped_error(letter) or "")
 
 
-def problem(letter: Any) -> str | None:
-    """Return type and message of the error, clipped; None without one."""
+def clipped_error(letter: Any) -> str | None:
+    """Return type and message of the error as HTML, up to CLIPPED characters; None without an error."""
     given = [letter.given_type, letter.given_message]
     text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
     if not text:

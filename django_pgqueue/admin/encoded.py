@@ -32,7 +32,7 @@ def opened(item: Any, value: Any) -> Any:
     return value
 
 
-def shown(item: Any, value: Any) -> str:
+def value_html(item: Any, value: Any) -> str:
     """Return a JSON value as HTML."""
     try:
         value = opened(item, value)
@@ -43,6 +43,6 @@ def shown(item: Any, value: Any) -> str:
     return rendering.pretty_json(value)
 
 
-def shown_or_none(item: Any, value: Any) -> str | None:
-    """Return what shown() returns, or None for a value that is NULL."""
-    return None if value is None else shown(item, value)
+def value_html_or_none(item: Any, value: Any) -> str | None:
+    """Return what value_html() returns, or None for a value that is NULL."""
+    return None if value is None else value_html(item, value)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.signatures import HANDLER_NAME_CHARACTERS
 
 
-class LimitForm(forms.ModelForm):
+class SharedLimitForm(forms.ModelForm):
     """Check a limit with errors in the form's words, before the SQL function refuses it."""
 
     handlers = forms.CharField(

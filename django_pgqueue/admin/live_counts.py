@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.paginator import CappedCount
+from django_pgqueue.admin.paginator import CappedCount, capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000
@@ -55,7 +55,7 @@ def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCoun
     """Return the live messages by channel id."""
     rows = call(using, SQL, {"most": MOST_COUNTED + 1, "channels": list(channel_ids)})
     return {
-        pk: LiveCounts(capped(ready), capped(leased), *split(messages, limited, keyed))
+        pk: LiveCounts(capped(ready, MOST_COUNTED), capped(leased, MOST_COUNTED), *split(messages, limited, keyed))
         for pk, ready, leased, messages, limited, keyed in rows
     }
 
@@ -72,8 +72,3 @@ def split(messages: int, limited: int, keyed: int) -> tuple[int, int, int]:
 def bounded(count: int) -> int:
     """Return a count that says of itself that it is a lower bound."""
     return CappedCount(min(count, MOST_COUNTED))
-
-
-def capped(count: int) -> int:
-    """Return a count that says of itself whether it is a lower bound."""
-    return CappedCount(MOST_COUNTED) if count > MOST_COUNTED else count

@@ -35,5 +35,9 @@ class CappedPaginator(AnyPaginator):
 
 def capped_count(queryset: Any, limit: int) -> int:
     """Return the number of rows, or a CappedCount if it is above the limit."""
-    found: int = queryset.order_by().values("pk")[: limit + 1].count()
-    return CappedCount(limit) if found > limit else found
+    return capped(queryset.order_by().values("pk")[: limit + 1].count(), limit)
+
+
+def capped(count: int, limit: int) -> int:
+    """Return the count, or a CappedCount of the limit if it is above the limit."""
+    return CappedCount(limit) if count > limit else count

@@ -105,7 +105,7 @@ class QueueAdmin(PausableAdmin):
     def state(self, queue: Queue) -> str:
         """Return a badge: paused with its reason and end, or open."""
         if queue.paused_at:
-            return rendering.paused(queue.pause_reason, queue.paused_until)
+            return rendering.pause_badge(queue.pause_reason, queue.paused_until)
         return rendering.badge(_("open"), "good")
 
     @admin.display(description=_("limits"), empty_value="-")

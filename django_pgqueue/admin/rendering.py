@@ -82,7 +82,7 @@ def hex_line(data: bytes, offset: int) -> str:
     return f"{offset:08x}  {part.hex(' '):47}  {text}"
 
 
-def problem(error: Mapping[str, Any]) -> str:
+def error_html(error: Mapping[str, Any]) -> str:
     """Return an exception, given as ``{"type", "message", "traceback"}``."""
     line = ": ".join(str(error[key]) for key in ("type", "message") if error.get(key))
     traceback = error.get("traceback")
@@ -102,7 +102,7 @@ def details(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not {"type", "message"} & set(value):
         return pretty_json(value)
     rest = {key: item for key, item in value.items() if key not in ("type", "message", "traceback")}
-    return format_html("{}{}", problem(value), pretty_json(rest) if rest else "")
+    return format_html("{}{}", error_html(value), pretty_json(rest) if rest else "")
 
 
 def parsed(text: Any) -> datetime | None:
@@ -170,7 +170,7 @@ def badge(text: object, kind: str) -> str:
     return format_html('<span class="pgqueue-badge pgqueue-{}">{}</span>', kind, text)
 
 
-def paused(reason: str, until: datetime | None = None) -> str:
+def pause_badge(reason: str, until: datetime | None = None) -> str:
     """Return the label of a pause, with its reason."""
     clipped = reason if len(reason) <= 80 else f"{reason[:80]}…"
     text = _("paused until %s") % at(until) if until else _("paused")

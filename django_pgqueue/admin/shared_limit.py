@@ -17,7 +17,7 @@ from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.breaker import BreakerAdmin, breaker_badge, open_breakers
 from django_pgqueue.admin.limit_filters import PausedFilter
-from django_pgqueue.admin.limit_form import LimitForm
+from django_pgqueue.admin.limit_form import SharedLimitForm
 from django_pgqueue.admin.limit_usage import LimitUsage, handlers_of_limit, limit_usage
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.limit_drop import limit_drop
@@ -43,7 +43,7 @@ class LimitChangeList(LeanChangeList):
 
 @admin.register(SharedLimit)
 class SharedLimitAdmin(BreakerAdmin):
-    form = LimitForm
+    form = SharedLimitForm
     list_display = ["name_shown", "state", "places", "cost", "tokens", "waiting", "rate"]
     list_filter = [PausedFilter]
     list_per_page = 50
@@ -95,7 +95,7 @@ class SharedLimitAdmin(BreakerAdmin):
 
     def is_declared(self, limit: SharedLimit) -> bool:
         """Return whether code or the setting LIMITS declares the limit."""
-        return limit.name in declarations.collect_declared()[0]
+        return limit.name in declarations.collect_declared_limits()[0]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         if self.is_fixed(request, obj):
@@ -118,8 +118,8 @@ class SharedLimitAdmin(BreakerAdmin):
         if add:
             return super().construct_change_message(request, form, formsets, add)
         return "; ".join(
-            f"{name}: {as_text(form.initial.get(name, form.fields[name].initial))} → "
-            f"{as_text(form.cleaned_data.get(name))}"
+            f"{name}: {history_text(form.initial.get(name, form.fields[name].initial))} → "
+            f"{history_text(form.cleaned_data.get(name))}"
             for name in form.changed_data
         )
 
@@ -140,7 +140,7 @@ class SharedLimitAdmin(BreakerAdmin):
         if limit.breaker_failures is not None:
             return breaker_badge(limit.breaker)
         if limit.paused_at:
-            return rendering.paused(limit.pause_reason, limit.paused_until)
+            return rendering.pause_badge(limit.pause_reason, limit.paused_until)
         return rendering.badge(_("open"), "good")
 
     @admin.display(description=_("places taken"))
@@ -148,21 +148,23 @@ class SharedLimitAdmin(BreakerAdmin):
         """Return how many places leased messages hold, and how many there are."""
         if limit.max_concurrency is None:
             return str(self.get_empty_value_display())
-        return rendering.number(_("%(used)s of %(most)s") % shown(limit.usage.places, limit.max_concurrency))
+        return rendering.number(_("%(used)s of %(most)s") % used_of_most(limit.usage.places, limit.max_concurrency))
 
     @admin.display(description=_("cost in flight"))
     def cost(self, limit: Any) -> str:
         """Return the sum of the costs of leased messages, and the most that is allowed."""
         if limit.max_cost is None:
             return str(self.get_empty_value_display())
-        return rendering.number(_("%(used)s of %(most)s") % shown(limit.usage.cost, limit.max_cost))
+        return rendering.number(_("%(used)s of %(most)s") % used_of_most(limit.usage.cost, limit.max_cost))
 
     @admin.display(description=_("tokens"))
     def tokens(self, limit: Any) -> str:
         """Return the tokens in the bucket, and how many it holds."""
         if limit.usage.tokens is None:
             return str(self.get_empty_value_display())
-        return rendering.number(_("%(used)s of %(most)s") % shown(int(limit.usage.tokens // 1), limit.release_burst))
+        return rendering.number(
+            _("%(used)s of %(most)s") % used_of_most(int(limit.usage.tokens // 1), limit.release_burst)
+        )
 
     @admin.display(description=_("waiting"))
     def waiting(self, limit: Any) -> str:
@@ -198,11 +200,11 @@ class SharedLimitAdmin(BreakerAdmin):
         limit_resume(item.name, using=using)
 
 
-def shown(used: int, most: int) -> dict[str, str]:
+def used_of_most(used: int, most: int) -> dict[str, str]:
     """Return the two numbers of a text such as "3 of 20"."""
     return {"used": str(used), "most": f"{most:,}"}
 
 
-def as_text(value: Any) -> str:
+def history_text(value: Any) -> str:
     """Return a setting as text for the history."""
     return str(_("none")) if value in (None, "") else ", ".join(str(value).splitlines())

@@ -116,7 +116,7 @@ def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
         _("ran %s") % rendering.duration(at - began_at) if at and began_at else "",
     ]
     rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
-    body = format_html("{}{}", rendering.problem(error), rendering.pretty_json(rest) if rest else "")
+    body = format_html("{}{}", rendering.error_html(error), rendering.pretty_json(rest) if rest else "")
     return StoryStep(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
 
 

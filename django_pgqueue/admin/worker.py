@@ -122,7 +122,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     def state_now(self, worker: Worker) -> str:
         """Return a badge: paused with its reason, or the state of the worker's last heartbeat."""
         if worker.paused_at:
-            return rendering.paused(worker.pause_reason)
+            return rendering.pause_badge(worker.pause_reason)
         return rendering.badge(worker.get_state_display(), KINDS.get(worker.state, "bad"))
 
     @admin.display(description=_("busy"))

@@ -54,10 +54,10 @@ def line_plot(
     band: tuple[int, int] | None = None,
     note: str = "",
 ) -> str:
-    """Draw a line for each series, broken where values are missing.
+    """Return a figure (HTML) with a line for each series, broken where values are missing.
 
-    `times`: the beginnings of buckets of one width, none left out. `band`: the two series whose space between is
-    filled.
+    ``times``: the beginnings of buckets of one width, none left out. ``band``: the two series whose space between is
+    filled. ``kind``, ``note``: as in bars().
     """
     if not times or not _known(series):
         return empty(title, note)
@@ -111,7 +111,10 @@ def stack(
     line: Series | None = None,
     note: str = "",
 ) -> str:
-    """Draw bars for each bucket, stacked, the first at the bottom; `line` is drawn over them, not added."""
+    """Return a figure (HTML) of stacked bars for each bucket, the first series at the bottom.
+
+    ``line``: a series that is drawn over the bars, not added to them. ``kind``, ``note``: as in bars().
+    """
     if not times or not _known([*series, *([line] if line else [])]):
         return empty(title, note)
     series = _styled(series)
@@ -147,7 +150,10 @@ def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", note: str = "") -> str:
-    """Draw horizontal bars in the given order, each with its name and value."""
+    """Return a figure (HTML) of horizontal bars in the given order, each with its name and value.
+
+    ``kind``: how values are written, see scale.value_text. ``note``: a sentence below the title.
+    """
     if not any(value > 0 for _, value in rows):
         return empty(title, note)
     longest = max(value for _, value in rows)
@@ -169,7 +175,10 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", 
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:
-    """Draw a small line without axes, from 0 to its largest value; the last value has a dot."""
+    """Return a small line (SVG) without axes, from 0 to its largest value; the last value has a dot.
+
+    A value of None is left out; without any value the text is empty. ``kind``: how values are written.
+    """
     width, height, edge = 120.0, 28.0, 3.0
     known = [(index, value) for index, value in enumerate(values) if value is not None]
     if not known:
@@ -187,7 +196,7 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
 
 
 def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
-    """Draw a small bar that is filled up to a share of its length, and never beyond."""
+    """Return a small bar (SVG) that is filled up to ``share`` (0 to 1) of its length, and never beyond."""
     width, height = 56.0, 8.0
     filled = width * min(1.0, max(0.0, share))
     inside = f'<rect class="pgq-track" width="{coordinate(width)}" height="{coordinate(height)}" rx="2"/>'

@@ -1,7 +1,7 @@
 """Register the system checks. ``msg`` is the problem, ``hint`` the fix; docs/reference/checks.md lists them all.
 
-Each module has ``check()``, the common interface of the modules: it returns the messages of its checks, and takes the
-alias of the queue's database if it needs one. ``configuration`` uses no database and runs with every command. The
+Each module has one function that returns the messages of its checks, such as ``table_messages()``. It takes the alias
+of the queue's database if it needs one. ``configuration`` uses no database and runs with every command. The
 others query the queue's database, so they run when Django requests it: ``migrate`` and ``check --database <alias>``.
 """
 
@@ -13,8 +13,15 @@ from typing import Any
 from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseProblem
 
-from django_pgqueue.checks import configuration, enqueued, functions, imports, limits, server, tables, triggers
+from django_pgqueue.checks.configuration import blocks_database, configuration_messages
+from django_pgqueue.checks.enqueued import enqueued_messages
+from django_pgqueue.checks.functions import function_messages
+from django_pgqueue.checks.imports import import_messages
+from django_pgqueue.checks.limits import limit_messages
 from django_pgqueue.checks.migrated import is_migrated
+from django_pgqueue.checks.server import server_messages
+from django_pgqueue.checks.tables import table_messages
+from django_pgqueue.checks.triggers import trigger_messages
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.files import FOLDERS
 
@@ -29,13 +36,13 @@ def is_asked(app_configs: Sequence[Any] | None) -> bool:
 @register()
 def check_configuration(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check the settings."""
-    return configuration.check() if is_asked(app_configs) else []
+    return configuration_messages() if is_asked(app_configs) else []
 
 
 @register()
 def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the handlers can be imported, and that enqueued names have handlers."""
-    return [*imports.check(), *enqueued.check()] if is_asked(app_configs) else []
+    return [*import_messages(), *enqueued_messages()] if is_asked(app_configs) else []
 
 
 @register(Tags.database)
@@ -43,7 +50,7 @@ def check_server(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the server of the queue's database."""
-    return run_database_checks(app_configs, databases, [server.check])
+    return run_database_checks(app_configs, databases, [server_messages])
 
 
 @register(Tags.database)
@@ -51,9 +58,8 @@ def check_objects(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the functions, triggers and tables of a migrated database."""
-    return run_database_checks(
-        app_configs, databases, [functions.check, triggers.check, tables.check, limits.check], only_migrated=True
-    )
+    checks: list[DatabaseCheck] = [function_messages, trigger_messages, table_messages, limit_messages]
+    return run_database_checks(app_configs, databases, checks, only_migrated=True)
 
 
 def run_database_checks(
@@ -67,7 +73,7 @@ def run_database_checks(
 
     Before 6.1, Django calls database checks without databases too; no database may be queried then.
     """
-    if not databases or not is_asked(app_configs) or configuration.blocks_database():
+    if not databases or not is_asked(app_configs) or blocks_database():
         return []
     database = alias(None)
     if database not in databases:

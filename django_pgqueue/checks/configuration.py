@@ -16,8 +16,8 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from django_pgqueue import schedules
-from django_pgqueue.checks import lake
 from django_pgqueue.checks.codec import check_codec
+from django_pgqueue.checks.lake import lake_messages
 from django_pgqueue.checks.limits import check_declarations
 from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.conf import DEFAULTS
@@ -107,12 +107,12 @@ RULES: dict[str, Rule] = {
 """The rules of settings whose default does not give their type."""
 
 
-def check() -> list[CheckMessage]:
+def configuration_messages() -> list[CheckMessage]:
     """Return the problems of the settings, the database aliases, the time zone, the schedules, the limits and the
     lake."""
     if messages := check_settings():
         return messages
-    return [*check_databases(), *check_time_zones(), *check_schedules(), *check_declarations(), *lake.check()]
+    return [*check_databases(), *check_time_zones(), *check_schedules(), *check_declarations(), *lake_messages()]
 
 
 def blocks_database() -> bool:
@@ -289,5 +289,5 @@ def check_schedules() -> list[CheckMessage]:
             hint=problem.hint or "Correct the arguments of @schedule.",
             id="pgqueue.E008",
         )
-        for problem in schedules.collect_declared().problems
+        for problem in schedules.collect_declared_schedules().problems
     ]

@@ -24,7 +24,7 @@ SKIPPED = {"migrations", "tests"}
 SHOWN_PLACES = 3
 
 
-def check() -> list[CheckMessage]:
+def enqueued_messages() -> list[CheckMessage]:
     """Return a warning for each name that is enqueued and that no handler has."""
     if handlers.broken:
         return []  # Handlers are missing because of that, and pgqueue.E017 says so.

@@ -35,7 +35,7 @@ class Rights:
         return not self.is_public and self.is_definer == wanted and (bool(self.search_path) or not wanted)
 
 
-def check(database: str) -> list[CheckMessage]:
+def function_messages(database: str) -> list[CheckMessage]:
     """Return an error for each function that is missing, changed, doubled or has other rights."""
     versions = files.latest_functions(migrated_apps(database))
     installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}

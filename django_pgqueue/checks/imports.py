@@ -24,7 +24,7 @@ def tolerated() -> Iterator[None]:
         _tolerated.reset(token)
 
 
-def check() -> list[CheckMessage]:
+def import_messages() -> list[CheckMessage]:
     """Return a message for each module of handlers that cannot be imported."""
     kind = Caution if _tolerated.get() else Error
     return [

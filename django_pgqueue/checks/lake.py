@@ -16,7 +16,7 @@ from django_pgqueue.sql.files import PIPELINE
 SETTINGS = ("LAKE", "KEEP_UNTIL_EXPORTED", "SLA")
 
 
-def check() -> list[CheckMessage]:
+def lake_messages() -> list[CheckMessage]:
     """Return the problems of the settings LAKE, KEEP_UNTIL_EXPORTED and SLA."""
     if messages := check_app():
         return messages

@@ -13,7 +13,7 @@ DECLARE = 'Write Limit({name!r}, max_concurrency=…) in handlers.py of an app, 
 
 def check_declarations() -> list[CheckMessage]:
     """Return an error for each wrong limit of LIMITS, and a warning for each limit that is named and not declared."""
-    declared, problems = limits.collect_declared()
+    declared, problems = limits.collect_declared_limits()
     messages: list[CheckMessage] = [
         Error(
             f"A limit of DJANGO_PGQUEUE['LIMITS'] is wrong: {problem.args[0]}.",
@@ -35,9 +35,9 @@ def check_declarations() -> list[CheckMessage]:
     return messages
 
 
-def check(database: str) -> list[CheckMessage]:
+def limit_messages(database: str) -> list[CheckMessage]:
     """Return an error for each limit that handlers name, and that neither code nor the database has."""
-    declared, _problems = limits.collect_declared()
+    declared, _problems = limits.collect_declared_limits()
     named = {name: found for name, found in handlers.names_by_limit().items() if name not in declared}
     if not named:
         return []

@@ -17,7 +17,7 @@ SELECT current_setting('server_version_num')::integer, current_setting('server_v
 """
 
 
-def check(database: str) -> list[CheckMessage]:
+def server_messages(database: str) -> list[CheckMessage]:
     """Return the problems of the server."""
     number, version, fsync, full_page_writes, synchronous_commit, autovacuum = call(database, SQL)[0]
     messages: list[CheckMessage] = []

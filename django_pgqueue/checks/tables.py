@@ -34,7 +34,7 @@ WHERE c.oid = to_regclass('pgqueue_message') AND has_schema_privilege('public', 
 """
 
 
-def check(database: str) -> list[CheckMessage]:
+def table_messages(database: str) -> list[CheckMessage]:
     """Return the problems of the tables."""
     return [*check_partitions(database), *check_durability(database), *check_vacuum(database), *check_schema(database)]
 

@@ -32,7 +32,7 @@ def expected_triggers() -> dict[tuple[str, str], tuple[str, str, str]]:
     return found
 
 
-def check(database: str) -> list[CheckMessage]:
+def trigger_messages(database: str) -> list[CheckMessage]:
     """Return an error for each trigger that is missing, changed or disabled."""
     wanted = expected_triggers()
     rows = call(database, SQL, ([name for name, _ in wanted],))

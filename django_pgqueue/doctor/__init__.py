@@ -1,4 +1,4 @@
-"""Examine a queue. Each module has one examination, ``examine(using, limits)``: the common interface of the modules.
+"""Examine a queue. Each module has one examination, such as ``examine_archive(using, limits)``.
 
 ``using`` is a database alias, ``limits`` the values above which something is reported; it returns findings, or none.
 An examination only reads. Its cost does not grow with the archive or the backlog: it reads the server's statistics, or
@@ -13,24 +13,23 @@ from dataclasses import dataclass
 from django.db import DatabaseError
 
 from django_pgqueue.checks.migrated import find_schema_problem
-from django_pgqueue.doctor import (
-    archive,
-    breakers,
-    clock,
-    counters,
-    drift,
-    handlers,
-    horizon,
-    housekeeping,
-    indexes,
-    notifications,
-    orphans,
-    shared_limits,
-    storage,
-    vacuum,
-    waiting,
-)
+from django_pgqueue.doctor.archive import examine_archive
+from django_pgqueue.doctor.breakers import examine_breakers
+from django_pgqueue.doctor.clock import examine_clock
+from django_pgqueue.doctor.counters import examine_counters
+from django_pgqueue.doctor.drift import examine_drift
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.doctor.handlers import examine_handlers
+from django_pgqueue.doctor.horizon import examine_horizon
+from django_pgqueue.doctor.housekeeping import examine_housekeeping
+from django_pgqueue.doctor.indexes import examine_indexes
+from django_pgqueue.doctor.lakes import examine_lakes
+from django_pgqueue.doctor.notifications import examine_notifications
+from django_pgqueue.doctor.orphans import examine_orphans
+from django_pgqueue.doctor.shared_limits import examine_shared_limits
+from django_pgqueue.doctor.storage import examine_storage
+from django_pgqueue.doctor.vacuum import examine_vacuum
+from django_pgqueue.doctor.waiting import examine_waiting
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import bounded_read, primary
 
@@ -39,12 +38,23 @@ __all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examine"]
 Examination = Callable[[str, Limits], Iterable[Finding]]
 
 EXAMINATIONS: dict[str, Examination] = {
-    module.__name__.rpartition(".")[2]: module.examine
-    for module in (
-        drift, indexes, waiting, shared_limits, breakers, orphans, handlers, housekeeping, counters, horizon, storage,
-        vacuum, archive, notifications, clock,
-    )
-}  # fmt: skip
+    "drift": examine_drift,
+    "indexes": examine_indexes,
+    "waiting": examine_waiting,
+    "shared_limits": examine_shared_limits,
+    "breakers": examine_breakers,
+    "orphans": examine_orphans,
+    "handlers": examine_handlers,
+    "housekeeping": examine_housekeeping,
+    "counters": examine_counters,
+    "horizon": examine_horizon,
+    "storage": examine_storage,
+    "vacuum": examine_vacuum,
+    "archive": examine_archive,
+    "lakes": examine_lakes,
+    "notifications": examine_notifications,
+    "clock": examine_clock,
+}
 SERVER = frozenset({"horizon", "vacuum"})
 """The examinations of the server, which need none of the queue's tables."""
 EXAMINATION_SECONDS = 30.0
@@ -65,9 +75,9 @@ class Report:
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
     """Run all examinations, or ``only`` those, and return a report. An examination that fails becomes a finding.
 
-    ``using``: database alias; default: the queue's. ``limits``: from where on something is reported. If the database is
-    not migrated, that is the only finding, because everything else would follow from it. Raises the database's error
-    when it does not answer.
+    ``using``: database alias; default: the queue's. ``limits``: the values above which something is reported. If the
+    database is not migrated, that is the only finding, because everything else would follow from it. Raises the
+    database's error when it does not answer.
     """
     database = alias(using)
     names = list(EXAMINATIONS) if only is None else list(only)

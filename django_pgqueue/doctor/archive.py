@@ -23,7 +23,7 @@ ORDER BY d.day
 """
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_archive(using: str, limits: Limits) -> Iterator[Finding]:
     # The first prune after midnight makes the partition of the last day, and may be late.
     """Report days without a partition."""
     days = [day for (day,) in call(using, MISSING, (settings.PARTITIONS_AHEAD - 1,))]

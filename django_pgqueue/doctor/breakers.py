@@ -13,17 +13,17 @@ LONG = timedelta(minutes=10)
 """An outage that takes longer is a warning; before that it is a note."""
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_breakers(using: str, limits: Limits) -> Iterator[Finding]:
     """Report open breakers in one finding."""
     found = [row for row in breakers(most=limits.most, using=using) if row.is_open]
     if found:
         [(now,)] = call(using, "SELECT clock_timestamp()")
         since = min(row.opened_at for row in found if row.opened_at is not None)
-        yield open_breakers(found, now - since)
+        yield report_open_breakers(found, now - since)
 
 
-def open_breakers(found: list[BreakerState], age: timedelta) -> Finding:
-    """Report the breakers that are open. ``age``: of the one that has been open for longest."""
+def report_open_breakers(found: list[BreakerState], age: timedelta) -> Finding:
+    """Report the breakers that are open. ``age``: how long the first of them has been open."""
     return Finding(
         "breaker_open",
         Severity.WARNING if age > LONG else Severity.NOTE,

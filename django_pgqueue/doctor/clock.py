@@ -17,7 +17,7 @@ NOW = "SELECT extract(epoch FROM clock_timestamp())::float"
 AHEAD = "SELECT max(f.ticked_at) - clock_timestamp() FROM pgqueue_floor AS f"
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_clock(using: str, limits: Limits) -> Iterator[Finding]:
     """Report clocks that differ or went back."""
     before = time.time()
     [(there,)] = call(using, NOW)

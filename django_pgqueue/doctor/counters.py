@@ -82,7 +82,7 @@ ORDER BY p.oldest_at
 MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(), to repair it."
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_counters(using: str, limits: Limits) -> Iterator[Finding]:
     """Report what the queue keeps beside its messages where it disagrees with them."""
     wrong = [row for row in call(using, SIZES, {"most": limits.most}) if row[2] != row[3]]
     if wrong:

@@ -8,8 +8,11 @@ from django.apps import apps
 from django.core.checks import ERROR, CheckMessage
 from django.db import router
 
-from django_pgqueue.checks import functions, server, tables, triggers
+from django_pgqueue.checks.functions import function_messages
 from django_pgqueue.checks.migrated import NAMES, find_pipeline_problem, is_migrated
+from django_pgqueue.checks.server import server_messages
+from django_pgqueue.checks.tables import table_messages
+from django_pgqueue.checks.triggers import trigger_messages
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.sql.files import PIPELINE
 
@@ -17,9 +20,9 @@ from django_pgqueue.sql.files import PIPELINE
 CRITICAL = {"pgqueue.W014"}
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_drift(using: str, limits: Limits) -> Iterator[Finding]:
     """Report the system checks' messages as findings."""
-    yield from as_findings(server.check(using))
+    yield from as_findings(server_messages(using))
     if not is_migrated(using):
         yield Finding(
             "not_migrated",
@@ -29,8 +32,8 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
             "Upgrade this package on the hosts that have an older release.",
         )
         return
-    for check in (functions.check, triggers.check, tables.check):
-        yield from as_findings(check(using))
+    for messages in (function_messages, trigger_messages, table_messages):
+        yield from as_findings(messages(using))
     # A router may keep the pipeline out of this database.
     if apps.is_installed(NAMES[PIPELINE]) and router.allow_migrate(using, PIPELINE):
         problem = find_pipeline_problem(using)

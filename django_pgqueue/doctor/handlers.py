@@ -38,7 +38,7 @@ ORDER BY n.queue, n.oldest_at
 Row = tuple[str, str, int, timedelta, bool]
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_handlers(using: str, limits: Limits) -> Iterator[Finding]:
     """Report messages whose handlers are missing."""
     served: defaultdict[str, list[Row]] = defaultdict(list)
     unserved: defaultdict[str, list[Row]] = defaultdict(list)

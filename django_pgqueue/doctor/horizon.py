@@ -50,7 +50,7 @@ COST = "rows that died since then cannot be cleaned up"
 Session = tuple[int, str, str, str, datetime, timedelta, int]
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_horizon(using: str, limits: Limits) -> Iterator[Finding]:
     """Report sessions, prepared transactions, slots and standbys that keep dead rows."""
     hidden = 0
     for session in call(using, SESSIONS, (limits.old_transaction, limits.most)):

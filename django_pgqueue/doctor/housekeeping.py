@@ -41,7 +41,7 @@ LIMIT %s
 SWEEP = "Start a worker, which runs maintenance; in a project without workers, run manage.py sweepqueue by cron."
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_housekeeping(using: str, limits: Limits) -> Iterator[Finding]:
     """Report workers, leases, ticks and schedules that maintenance has left behind."""
     for row in call(using, WORKERS, (settings.LEASE, limits.most)):
         yield silent(*row)

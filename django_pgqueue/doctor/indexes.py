@@ -81,7 +81,7 @@ def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
     return found
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_indexes(using: str, limits: Limits) -> Iterator[Finding]:
     """Report indexes that are missing, invalid or being built."""
     wanted = expected_indexes(using)
     there = {index: (table, is_valid, work) for index, table, is_valid, work in call(using, SQL)}

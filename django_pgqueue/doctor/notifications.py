@@ -8,7 +8,7 @@ from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.sql.call import call
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_notifications(using: str, limits: Limits) -> Iterator[Finding]:
     """Report a queue of notifications that fills up."""
     [(usage,)] = call(using, "SELECT pg_notification_queue_usage()")
     if usage > limits.notify_usage:

@@ -17,7 +17,7 @@ ORDER BY m.channel_id
 """
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_orphans(using: str, limits: Limits) -> Iterator[Finding]:
     """Report messages without a channel."""
     rows: list[tuple[int, int]] = call(using, ORPHANS, (limits.most,))
     if not rows:

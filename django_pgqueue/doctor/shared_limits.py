@@ -59,7 +59,7 @@ class LimitDetails(NamedTuple):
         return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_shared_limits(using: str, limits: Limits) -> Iterator[Finding]:
     """Report shared limits that hold messages up, and those of handlers that do not exist."""
     rows = [row for row in limit_health(most=limits.most, using=using) if row.kind == "shared" and row.waiting]
     details: dict[str, LimitDetails] = {}
@@ -69,28 +69,28 @@ def examine(using: str, limits: Limits) -> Iterator[Finding]:
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
     for row in rows:
         if row.name in details:
-            yield from of_limit(row, details[row.name], longest)
+            yield from findings_of_limit(row, details[row.name], longest)
     named: dict[str, list[str]] = {}
     for limit, handler in call(using, HANDLERS, (settings.LEASE, limits.most)):
         if handlers.find(handler) is None:
             named.setdefault(limit, []).append(handler)
-    yield from (missing_handlers(limit, missing) for limit, missing in named.items())
+    yield from (limit_without_handlers(limit, missing) for limit, missing in named.items())
 
 
-def of_limit(row: LimitHealth, details: LimitDetails, longest: timedelta) -> Iterator[Finding]:
+def findings_of_limit(row: LimitHealth, details: LimitDetails, longest: timedelta) -> Iterator[Finding]:
     """Yield the findings of one limit that messages wait for."""
     age = row.oldest_age or timedelta(0)
     if row.why == "paused":
-        yield undeclared(row) if details.pause_reason == UNDECLARED else paused(row, details, age > longest)
+        yield limit_undeclared(row) if details.pause_reason == UNDECLARED else limit_paused(row, details, age > longest)
     elif row.why is None and details.is_served:
-        yield stuck(row)
+        yield limit_stuck(row)
     elif row.why is not None and age > longest:
-        yield waits(row)
+        yield limit_waits(row)
     if details.capacity is not None and details.cost > details.capacity:
-        yield costs_too_much(row, details)
+        yield limit_too_small(row, details)
 
 
-def undeclared(row: LimitHealth) -> Finding:
+def limit_undeclared(row: LimitHealth) -> Finding:
     """Report a limit that a handler names and nothing declares."""
     return Finding(
         "limit_undeclared",
@@ -102,7 +102,7 @@ def undeclared(row: LimitHealth) -> Finding:
     )
 
 
-def paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Finding:
+def limit_paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Finding:
     """Report a paused limit that messages wait for. It is a warning if it has no end and they wait for long."""
     return Finding(
         "limit_paused",
@@ -114,7 +114,7 @@ def paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Finding:
     )
 
 
-def stuck(row: LimitHealth) -> Finding:
+def limit_stuck(row: LimitHealth) -> Finding:
     """Report a limit that has room, and messages wait for it."""
     return Finding(
         "limit_stuck",
@@ -126,7 +126,7 @@ def stuck(row: LimitHealth) -> Finding:
     )
 
 
-def waits(row: LimitHealth) -> Finding:
+def limit_waits(row: LimitHealth) -> Finding:
     """Report a limit that messages have waited for too long."""
     reason = "all of it is taken" if row.why == "full" else "its rate gives no token"
     return Finding(
@@ -138,7 +138,7 @@ def waits(row: LimitHealth) -> Finding:
     )
 
 
-def costs_too_much(row: LimitHealth, details: LimitDetails) -> Finding:
+def limit_too_small(row: LimitHealth, details: LimitDetails) -> Finding:
     """Report a message that costs more than the limit ever has."""
     return Finding(
         "limit_cost",
@@ -150,7 +150,7 @@ def costs_too_much(row: LimitHealth, details: LimitDetails) -> Finding:
     )
 
 
-def missing_handlers(limit: str, missing: list[str]) -> Finding:
+def limit_without_handlers(limit: str, missing: list[str]) -> Finding:
     """Report a limit that is set for handlers that do not exist."""
     return Finding(
         "limit_handler_missing",

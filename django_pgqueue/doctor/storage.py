@@ -44,7 +44,7 @@ ENTRY_BYTES = 100
 TOO_LARGE_FACTOR = 4
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_storage(using: str, limits: Limits) -> Iterator[Finding]:
     """Report tables and indexes with dead rows, empty space or old rows."""
     busy, workers = call(using, BUSY)[0]
     for table, live, dead, occupied, age, vacuumed_at, needed in call(using, TABLES):

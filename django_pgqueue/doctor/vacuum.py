@@ -32,7 +32,7 @@ def expected_options() -> dict[str, dict[str, str]]:
     return found
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_vacuum(using: str, limits: Limits) -> Iterator[Finding]:
     """Report settings of autovacuum that differ from those that the queue needs."""
     wanted = expected_options()
     for table, options in call(using, OPTIONS, (list(wanted),)):

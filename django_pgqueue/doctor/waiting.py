@@ -37,7 +37,7 @@ class WaitingChannel(NamedTuple):
     held_by: int | None
 
 
-def examine(using: str, limits: Limits) -> Iterator[Finding]:
+def examine_waiting(using: str, limits: Limits) -> Iterator[Finding]:
     """Report queues without workers, and channels that wait for long."""
     unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row)}
     yield from map(no_worker, sorted(unserved))

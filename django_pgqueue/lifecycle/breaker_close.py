@@ -18,7 +18,7 @@ def breaker_close(
 
     Failures are counted anew. A breaker that is not open stays closed.
 
-    ``handler``: its name, or the decorated function. ``channel``, ``queue``: of a breaker by channel.
+    ``handler``: its name, or the decorated function. ``channel``, ``queue``: the channel of a breaker by channel.
     ``using``: database alias; default: the queue's.
 
     Raises InvalidMessage if there is no such breaker.

@@ -23,7 +23,7 @@ def breaker_open(
 ) -> None:
     """Open the breaker of a handler by hand: its messages wait, and one of them tries later, as after failures.
 
-    ``handler``: its name, or the decorated function. ``channel``, ``queue``: of a breaker by channel.
+    ``handler``: its name, or the decorated function. ``channel``, ``queue``: the channel of a breaker by channel.
     ``until``: an aware datetime; default: after the pause of the breaker. ``using``: database alias; default: the
     queue's.
 

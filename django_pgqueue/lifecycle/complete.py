@@ -8,7 +8,7 @@ from typing import Any
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.binding import delivery_list, leases, seconds_array
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import Archive
@@ -50,7 +50,7 @@ def complete(
         return set()
     if results is not None and len(results) != len(settled):
         raise InvalidMessage("complete takes one result for each message")
-    ids, tokens = leases(settled)
+    ids, tokens = lease_columns(settled)
     database = alias(using)
     results_json = None
     if results is not None:

@@ -10,7 +10,7 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_text
-from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, leases, seconds_array
+from django_pgqueue.lifecycle.binding import Unreadable, delivery_list, lease_columns, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.sealing import seal
@@ -46,7 +46,7 @@ def dead_letter(
         return set()
     if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
-    ids, tokens = leases(settled)
+    ids, tokens = lease_columns(settled)
     database = alias(using)
     kept = seal(settled, [to_json(details, "details")] * len(settled), database)
     ran = seconds_array(ran_seconds, len(settled))
@@ -62,6 +62,6 @@ def refuse(unreadable: list[Unreadable], using: str) -> None:
         defer(waiting, delay=CODEC_PAUSE, skip_lost=True, using=using)
     dead = [item for item in unreadable if item.reason is not None]
     if dead:
-        ids, tokens = leases(dead)
+        ids, tokens = lease_columns(dead)
         details = [to_json({"type": item.kind, "message": item.problem}, "details") for item in dead]
         call(using, SQL, (ids, tokens, [item.reason for item in dead], details, True, None))

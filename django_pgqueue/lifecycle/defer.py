@@ -10,7 +10,7 @@ from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import aware, checked_duration
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import KEEP
@@ -49,7 +49,7 @@ def defer(
         return {}
     if until is not None and delay is not None:
         raise InvalidMessage("defer takes until or delay, not both")
-    ids, tokens = leases(settled)
+    ids, tokens = lease_columns(settled)
     keep = state is KEEP
     database = alias(using)
     states = None if keep else seal(settled, [to_json(state, "state")] * len(settled), database)

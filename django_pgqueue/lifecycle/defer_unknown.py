@@ -8,7 +8,7 @@ from typing import Any, Literal
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -38,4 +38,4 @@ def defer_unknown(
         return {}
     texts = [to_json(error, "error") for error in errors]
     grace = settings.UNKNOWN_HANDLER_GRACE
-    return dict(call(alias(using), SQL, (*leases(returned), texts, grace, skip_lost)))
+    return dict(call(alias(using), SQL, (*lease_columns(returned), texts, grace, skip_lost)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -20,4 +20,4 @@ def give_back(deliveries: Delivery | Iterable[Leased], *, using: str | None = No
     default: the queue's.
     """
     returned = delivery_list(deliveries)
-    return {row[0] for row in call(alias(using), SQL, leases(returned))} if returned else set()
+    return {row[0] for row in call(alias(using), SQL, lease_columns(returned))} if returned else set()

@@ -8,7 +8,7 @@ from datetime import timedelta
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.lifecycle.arguments import checked_duration
-from django_pgqueue.lifecycle.binding import delivery_list, leases
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -33,7 +33,7 @@ def heartbeat(
     Returns the ids that are still held (with ``timedelta(0)``: that were given back), each with whether a cancellation
     was requested. Raises LeaseLost if a lease is lost, and InvalidMessage for a negative ``lease``.
     """
-    ids, tokens = leases(delivery_list(deliveries))
+    ids, tokens = lease_columns(delivery_list(deliveries))
     if not ids:
         return {}
     lease = settings.LEASE if lease is None else checked_duration(lease, "lease")

@@ -57,12 +57,12 @@ def limit_set(
         "release_burst": release_burst,
         "handlers": handlers,
     }
-    settings = {what: as_json(what, value) for what, value in given.items() if value is not KEEP}
+    settings = {what: setting_as_json(what, value) for what, value in given.items() if value is not KEEP}
     id: int = ask(alias(using), SQL, (checked_text(name, "name"), to_json(settings, "settings")))[0][0]  # noqa: A001  (as everywhere)
     return id
 
 
-def as_json(what: str, value: Any) -> Any:
+def setting_as_json(what: str, value: Any) -> Any:
     """Return the value of a setting as JSON. Raises InvalidMessage for a value of another type."""
     if what == "handlers":
         return handler_names(value)

@@ -55,11 +55,11 @@ def queue_set(
     given = {
         "archive": archive,
         "events": events,
-        "retention": as_text(retention, "retention"),
-        "dead_letter_retention": as_text(dead_letter_retention, "dead_letter_retention"),
+        "retention": interval_text(retention, "retention"),
+        "dead_letter_retention": interval_text(dead_letter_retention, "dead_letter_retention"),
         "max_concurrency": max_concurrency,
         "fairness": fairness,
-        "max_share": part(max_share),
+        "max_share": checked_part(max_share),
     } | rate_as_json(rate)
     settings = {name: value for name, value in given.items() if value is not KEEP}
     if "max_concurrency" in settings:
@@ -67,7 +67,7 @@ def queue_set(
     ask(alias(using), SQL, (checked_text(queue, "queue"), to_json(settings, "settings")))
 
 
-def as_text(value: timedelta | Keep | None, name: str) -> str | Keep | None:
+def interval_text(value: timedelta | Keep | None, name: str) -> str | Keep | None:
     """Return a retention as PostgreSQL reads it. Raises InvalidMessage for a value of another type."""
     if value is KEEP or value is None:
         return value
@@ -82,10 +82,10 @@ def rate_as_json(rate: str | Keep | None) -> dict[str, object]:
     if rate is None:
         return {"release_interval": None, "release_burst": None}
     interval, burst = parse_rate(rate)
-    return {"release_interval": as_text(interval, "rate"), "release_burst": burst}
+    return {"release_interval": interval_text(interval, "rate"), "release_burst": burst}
 
 
-def part(value: float | Keep | None) -> float | Keep | None:
+def checked_part(value: float | Keep | None) -> float | Keep | None:
     """Return a part of a whole. Raises InvalidMessage for a value that is no number."""
     if value is not None and value is not KEEP and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise InvalidMessage(f"max_share takes a number or None, not {value!r}", hint="Give a part such as 0.75.")

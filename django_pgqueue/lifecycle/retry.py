@@ -10,7 +10,7 @@ from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_duration, checked_text
-from django_pgqueue.lifecycle.binding import delivery_list, leases, seconds_array
+from django_pgqueue.lifecycle.binding import delivery_list, lease_columns, seconds_array
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal, seal_errors
 from django_pgqueue.outcomes import KEEP
@@ -56,7 +56,7 @@ def retry(
         raise InvalidMessage("an error of retry is not a mapping", hint='Give {"type": …, "message": …}.')
     if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("the reason of a dead letter takes 1 to 200 characters")
-    ids, tokens = leases(failed)
+    ids, tokens = lease_columns(failed)
     pauses = None if delays is None else [checked_duration(delay, "delay") for delay in delays]
     database = alias(using)
     texts = [to_json(error, "error") for error in seal_errors(failed, errors, database)]

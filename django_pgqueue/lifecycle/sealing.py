@@ -30,7 +30,10 @@ TELLING = ("message", "traceback")
 
 
 def place(queue: str, channel: str, using: str) -> Place:
-    """Return the place of a payload. The context is read from the database at most once, when a codec asks for it."""
+    """Return the queue, channel and context for which a codec encodes a payload.
+
+    The context is read from the database at most once, when the codec asks for it.
+    """
     found: list[Mapping[str, Any]] = []
 
     def read() -> Mapping[str, Any]:
@@ -43,14 +46,17 @@ def place(queue: str, channel: str, using: str) -> Place:
 
 
 def place_of(delivery: Leased, using: str) -> Place:
-    """Return the place of a leased message; one that is only id and token is looked up."""
+    """Return the queue, channel and context of a leased message, for its codec.
+
+    ``delivery``: a Delivery, which has them; a lease with only id and token is looked up in the database.
+    """
     if isinstance(delivery, Delivery):
         return Place(delivery.queue, delivery.channel, lambda: delivery.channel_context)
     return place_of_id(delivery.id, using)
 
 
 def place_of_id(id: int, using: str) -> Place:  # noqa: A002  (as everywhere)
-    """Return the place of a live message; an empty one if there is no such message."""
+    """Return the queue, channel and context of a live message, for its codec; empty ones without such a message."""
     rows = call(using, LIVE, (id,))
     queue, channel, context = rows[0] if rows else ("", "", "{}")
     return Place(queue, channel, lambda: from_json(context))

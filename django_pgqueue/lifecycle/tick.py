@@ -8,7 +8,7 @@ from django_pgqueue.sql.call import call
 
 
 def tick(limit: int = 1000, *, using: str | None = None) -> int:
-    """Make scheduled messages ready whose time has come. Returns how many.
+    """Make scheduled messages ready whose time has come, and move the floors of the line. Returns how many messages.
 
     ``limit``: the most messages of one call. ``using``: database alias; default: the queue's.
     """

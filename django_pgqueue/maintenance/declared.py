@@ -33,7 +33,10 @@ class SyncCounts:
 
 
 def sync_declared(using: str | None = None) -> None:
-    """Write the schedules, shared limits and breakers that code declares to the database; see the functions."""
+    """Write the schedules, shared limits and breakers that code declares to the database.
+
+    ``using``: database alias; default: the queue's. It calls sync_limits(), sync_breakers() and sync_schedules().
+    """
     sync_limits(using)
     sync_breakers(using)
     sync_schedules(using)
@@ -47,7 +50,7 @@ def sync_schedules(using: str | None = None) -> SyncCounts:
     Several processes may call it at the same time.
     """
     rows = Schedule.objects.using(alias(using))
-    collected = schedules.collect_declared()
+    collected = schedules.collect_declared_schedules()
     wanted, problems = to_rows(collected.found)
     for problem in (*collected.problems, *problems):
         logger.error("a schedule in code is left out: %s", problem, extra={"event": "schedule_invalid"})

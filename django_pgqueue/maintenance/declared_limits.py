@@ -41,7 +41,7 @@ def sync_limits(using: str | None = None) -> LimitCounts:
     wait, and none runs without its limit. That is logged as an error, each time, until it is declared or resumed.
     """
     database = alias(using)
-    declared, problems = limits.collect_declared()
+    declared, problems = limits.collect_declared_limits()
     for problem in problems:
         logger.error("a limit of LIMITS is left out: %s", problem, extra={"event": "limit_invalid"})
     named = handlers.names_by_limit()

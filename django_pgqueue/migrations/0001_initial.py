@@ -45,6 +45,8 @@ class Migration(migrations.Migration):
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
+                ('limits', django_pgqueue.models.counts.Ids(null=True)),
+                ('cost', models.IntegerField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_archived_message',
@@ -184,6 +186,7 @@ class Migration(migrations.Migration):
                 ('cost', models.IntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
                 ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
                 ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look.', null=True)),
+                ('promoted_at', models.DateTimeField(editable=False, help_text='When it was made ready for a shared limit.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),
@@ -565,9 +568,9 @@ class Migration(migrations.Migration):
             "runtime",
             1,
             drop=[
-                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note, pgqueue_breaker_outcome",
+                "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note, pgqueue_breaker_outcome, pgqueue_breaker_change",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
-                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room, pgqueue_ended",
+                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_room, pgqueue_ended, pgqueue_limit_use",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

@@ -12,7 +12,7 @@ from django_pgqueue.models.triggers import RunsFunction
 
 
 class Channel(models.Model):
-    """A tenant's lane inside a queue, with its own limits. Every dequeue reads it, and it is rarely written.
+    """A tenant's part of a queue, with its own limits. Every dequeue reads it, and it is rarely written.
 
     Edit a limit and save: it holds from the next dequeue on, for all workers.
     """

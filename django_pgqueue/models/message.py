@@ -71,10 +71,11 @@ class Message(models.Model):
         null=True,
         editable=False,
         help_text=_(
-            "The id of the shared limit that had room when it was made ready. "
-            "-1: its limit was locked at the last look."
+            "The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last "
+            "look."
         ),
     )
+    promoted_at = Moment(null=True, editable=False, help_text=_("When it was made ready for a shared limit."))
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)

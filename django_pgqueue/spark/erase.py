@@ -58,7 +58,7 @@ def run(args: Namespace) -> int:
 def count(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
     """Return the number of rows of the channel by table."""
     lake.settle()
-    names = names_of(lake, queue, channel)
+    names = names_of_channel(lake, queue, channel)
     return Counter({table: sum(matching(path, table, queue, names) for path in lake.files(table)) for table in NAMED})
 
 
@@ -69,7 +69,7 @@ def erase(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
     """
     erased: Counter[str] = Counter()
     with lake.writing() as writing:
-        names = names_of(lake, queue, channel)
+        names = names_of_channel(lake, queue, channel)
         for table in sorted(NAMED, key=lambda table: table == "channel"):
             for partition in lake.partitions(table):
                 erased[table] += erase_partition(lake, writing, table, partition, queue, names)
@@ -88,7 +88,7 @@ def erase_partition(
     return found
 
 
-def names_of(lake: ParquetLake, queue: str, channel: str) -> list[str]:
+def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
     """Return the channel's name, and the names that it had in the database after its name was used again."""
     import pyarrow.parquet as pq
 
@@ -110,7 +110,7 @@ def matching(path: Path, table: str, queue: str, names: list[str]) -> int:
 
 
 def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
-    """Return which rows of a batch are not of the channel. Rows of whole queues have no channel, and stay."""
+    """Return a mask of the rows to keep: those of other channels, and of whole queues, which have no channel."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Fetches the row of statements that always return one."""
+"""Fetch the row of statements that always return one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`."""
+"""Find Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a job is. On Spark, tasks count through an accumulator."""
+"""Show on a terminal how far a job is. On Spark, tasks count through an accumulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Progress:
-    """Shows the tasks and rows that are done. Writes nothing when the stream is not a terminal."""
+    """Show the tasks and rows that are done. Writes nothing when the stream is not a terminal."""
 
     def __init__(self, tasks: int, stream: TextIO | None = None) -> None:
         self.tasks = tasks

@@ -1,4 +1,4 @@
-"""Reads rows as Arrow batches: with ADBC, or with psycopg where ADBC is not installed. The results are the same."""
+"""Read rows as Arrow batches: with ADBC, or with psycopg where ADBC is not installed. The results are the same."""
 
 from __future__ import annotations
 

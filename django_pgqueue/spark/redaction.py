@@ -1,4 +1,4 @@
-"""Removes the password of the source from texts. `django_pgqueue.redaction` does more, and needs Django."""
+"""Remove the password of the source from texts. `django_pgqueue.redaction` does more, and needs Django."""
 
 from __future__ import annotations
 

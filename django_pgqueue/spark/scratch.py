@@ -1,4 +1,4 @@
-"""Makes a folder for the files that Spark writes beside its results: shuffles, spills, native libraries."""
+"""Make a folder for the files that Spark writes beside its results: shuffles, spills, native libraries."""
 
 from __future__ import annotations
 

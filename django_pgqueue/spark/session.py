@@ -1,4 +1,4 @@
-"""Opens a Spark session for one job: local by default, quiet, in UTC, with Python and Java found."""
+"""Open a Spark session for one job: local by default, quiet, in UTC, with Python and Java found."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def bounded_read(using: str, *, seconds: float) -> Iterator[None]:
 def translate(error: Exception) -> PgQueueError | None:
     """Return the queue's own exception for an error, or None if the error is not the queue's.
 
-    ``error``: of the database, by its SQLSTATE; or of psycopg, which refuses some values before it sends them. The
-    latter becomes InvalidMessage.
+    ``error``: an error of the database, mapped by its SQLSTATE; or one of psycopg, which refuses some values before it
+    sends them. The latter becomes InvalidMessage.
     """
     cause = error.__cause__
     diagnostics = getattr(cause, "diag", None)

@@ -54,7 +54,7 @@ def home_alias_of(task: Task) -> str:
 def alias_of_message(payload: Any, task: Task) -> str:
     """Return the alias of the backend with which a task was enqueued.
 
-    ``payload``: of the message. Clients can write any alias into it, so one that is not this queue's is ignored.
+    ``payload``: that of the message. Clients can write any alias into it, so one that is not this queue's is ignored.
     """
     alias = payload.get("backend") if isinstance(payload, dict) else None
     return alias if isinstance(alias, str) and alias in own_backends() else home_alias_of(task)

@@ -89,7 +89,7 @@ class PgQueueBackend(BaseTaskBackend):
         """Return the problems of the backend's entry in TASKS, for Django's system checks."""
         from django_pgqueue.tasks import checks
 
-        return list(checks.check(self))
+        return list(checks.task_messages(self))
 
     def home_of(self, task: Task) -> str:
         """Return the alias of the backend that the definition of the task names; see :func:`aliases.home_alias_of`."""

@@ -33,7 +33,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def check(backend: TaskHome) -> Iterator[CheckMessage]:
+def task_messages(backend: TaskHome) -> Iterator[CheckMessage]:
     """Yield the problems of a backend's entry in TASKS."""
     place = f"TASKS[{backend.alias!r}]"
     if not apps.is_installed("django_pgqueue"):

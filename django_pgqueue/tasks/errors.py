@@ -31,7 +31,10 @@ def attempt_error(entry: Mapping[str, Any]) -> TaskError:
 
 
 def class_path_of(kind: str) -> str:
-    """Return the path by which the class of an exception can be imported; PgQueueError for an unknown name."""
+    """Return the dotted path of an exception class; that of PgQueueError for an unknown name.
+
+    ``kind``: the name of the class as a message's ``errors`` have it, with its module or without.
+    """
     if kind in QUEUE_ERRORS:
         return QUEUE_ERRORS[kind]
     if "." in kind:

@@ -79,14 +79,14 @@ class ImmediateBackend(Recording, Immediate):
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
         """Record the message, run the task at once, and return its result."""
         self._record(task, args, kwargs)
-        called: Task = replace(task, func=answering(task.func))
+        called: Task = replace(task, func=returning_results(task.func))
         result: TaskResult = super().enqueue(called, list(args), dict(kwargs))
         object.__setattr__(result, "task", task)
         return result
 
 
-def answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function for a caller that knows only values and errors, and no outcomes."""
+def returning_results(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a task for a backend without outcomes: Complete becomes its result, any other outcome is raised."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

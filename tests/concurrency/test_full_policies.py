@@ -143,7 +143,7 @@ def test_only_enqueuers_of_the_same_channel_wait(
     enqueue(other, "free")
     settle(other, [lease])
     other.execute("SELECT * FROM pgqueue_sweep()")
-    other.execute("SELECT pgqueue_purge('default', 'small')")
+    other.execute("SELECT pgqueue_channel_purge('default', 'small')")
     assert len(dequeue(other, 10)) == 2
     assert ask(other)[0] == "busy"
 

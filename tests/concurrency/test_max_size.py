@@ -90,7 +90,7 @@ def test_only_enqueuers_of_the_same_channel_wait(session: Session, business: Ses
     settle(other, leases[:1])
     settle(other, leases[1:], "dead_letter", ["refused"])
     assert len(dequeue(other, 10)) == 3
-    one(other, "SELECT pgqueue_purge('default', 'small')")
+    one(other, "SELECT pgqueue_channel_purge('default', 'small')")
     other.execute("SELECT * FROM pgqueue_sweep()")
     make_channel(other, "small", max_size=50)
     assert said(other, "small") == "busy"  # this one waits, until its lock_timeout
@@ -207,7 +207,7 @@ def test_every_way_out_makes_room(session: Session) -> None:
     settle(session, dequeue(session, 1), "defer")  # stays
     assert live_count(session) == 5
     assert fill_up(session, "small") == 3
-    assert one(session, "SELECT messages FROM pgqueue_purge('default', 'small')") == 8
+    assert one(session, "SELECT messages FROM pgqueue_channel_purge('default', 'small')") == 8
     assert fill_up(session, "small") == 8
 
 

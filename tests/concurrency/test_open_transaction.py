@@ -57,7 +57,9 @@ VERBS: dict[str, Callable[[Session, list[Lease]], object]] = {
     "defer": lambda session, leases: settle(session, leases, "defer"),
     "retry": lambda session, leases: retry(session, leases),
     "dead_letter": lambda session, leases: settle(session, leases, "dead_letter", ["refused"] * 4),
-    "purge": lambda session, leases: [one(session, "SELECT pgqueue_purge('default', %s)", name) for name in CHANNELS],
+    "channel_purge": lambda session, leases: [
+        one(session, "SELECT pgqueue_channel_purge('default', %s)", name) for name in CHANNELS
+    ],
     "sweep": lambda session, leases: session.execute("SELECT * FROM pgqueue_sweep()"),
     "tick": lambda session, leases: tick(session, 3),
     "prune": lambda session, leases: session.execute("SELECT * FROM pgqueue_prune('30 days', '30 days')"),

@@ -115,8 +115,8 @@ def log_of_leases(session: Session) -> Iterator[None]:
     session.execute("DROP FUNCTION note_lease CASCADE; DROP TABLE given")
 
 
-class Crew:
-    """Workers that complete, fail, defer, refuse and die."""
+class OrderedWorkers:
+    """Run workers that complete, fail, defer, refuse and die."""
 
     def __init__(self, seed: int, connect: Connect) -> None:
         self.seed = seed
@@ -144,7 +144,7 @@ class Crew:
                         settle(session, [lease])
 
     def sweep(self) -> None:
-        """Until everything is settled."""
+        """Sweep until everything is settled."""
         for _ in range(5000):
             self.keeper.execute("SELECT * FROM pgqueue_sweep()")
             if not one(self.keeper, "SELECT count(*) FROM pgqueue_message"):
@@ -161,8 +161,8 @@ def test_the_order_holds_under_workers_that_fail_and_die(session: Session, conne
     for _ in range(40):
         for name in channels:
             sent[name].append(enqueue(session, name, backoff="1 ms", max_attempts=4))
-    crew = Crew(seed, connect)
-    together(*(lambda place=place: crew.work(place) for place in range(WORKERS)), crew.sweep)
+    workers = OrderedWorkers(seed, connect)
+    together(*(lambda place=place: workers.work(place) for place in range(WORKERS)), workers.sweep)
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
     given = {
         name: session.execute("SELECT id, others FROM given WHERE channel_id = %s ORDER BY place", [channel]).fetchall()

@@ -2,87 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
+from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, column, one, together
-from tests.support.verbs import (
-    dequeue,
-    enqueue_many,
-    fill,
-    make_channel,
-    retry,
-    set_queue,
-    settle,
-    tick,
-)  # fmt: skip
-
-WORKERS = 8
-CHANNELS = ["a", "b", "c"]
-# A limit that is edited in the middle of a transaction holds from the next one on.
-LEASED = """
-SELECT q.max_concurrency, q.xmin::text, (
-    SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
-    WHERE c.queue = q.name AND m.status = 2)
-FROM pgqueue_queue AS q WHERE q.name = 'default'
-"""
-
-
-class Crew:
-    """Workers that hold leases for a moment, give some back, and die on some. Each dequeue then counts all leases."""
-
-    def __init__(self, seed: int, connect: Callable[..., Session]) -> None:
-        self.seed = seed
-        self.sessions = [connect() for _ in range(WORKERS)]
-        self.keeper = connect(autocommit=True)
-        self.done = threading.Event()
-        self.violations: list[str] = []
-        self.peak = 0
-
-    def work(self, place: int) -> None:
-        chance = Chance(self.seed, f"worker {place}")
-        session = self.sessions[place]
-        while not self.done.is_set():
-            before = one(session, "SELECT xmin::text FROM pgqueue_queue WHERE name = 'default'")
-            dying = chance.of(0.1)
-            leases = dequeue(session, chance.random.choice([1, 1, 5]), lease="1 microsecond" if dying else "1 minute")
-            for limit, version, count in session.execute(LEASED).fetchall():
-                if leases and limit is not None and version == before and count > limit:
-                    self.violations.append(f"{count} leased, limit {limit}")
-                self.peak = max(count, self.peak)
-            session.commit()
-            if not leases or dying:
-                continue
-            chance.pause(0.004)
-            try:
-                match chance.random.random():
-                    case dice if dice < 0.1:
-                        retry(session, leases)
-                    case dice if dice < 0.2:
-                        settle(session, leases, "defer")
-                    case _:
-                        settle(session, leases)
-            finally:
-                session.commit()
-
-    def sweep(self) -> None:
-        """Until everything is settled."""
-        for _ in range(5000):
-            self.keeper.execute("SELECT * FROM pgqueue_sweep()")
-            self.keeper.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE status = 3")
-            if not one(self.keeper, "SELECT count(*) FROM pgqueue_message"):
-                break
-            self.keeper.execute("SELECT pg_sleep(0.005)")
-        self.done.set()
-
-    def run(self, *more: Callable[[], object]) -> None:
-        together(*(lambda place=place: self.work(place) for place in range(WORKERS)), self.sweep, *more)
-        assert self.violations == []
-        assert one(self.keeper, "SELECT count(*) FROM pgqueue_message") == 0
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, retry, set_queue, settle, tick
 
 
 @pytest.mark.parametrize("settings", [{}, {"fairness": "share"}, {"max_share": 0.7}])
@@ -97,12 +24,12 @@ def test_max_concurrency_is_never_exceeded(
     enqueue_many(session, CHANNELS * 30)
     # After ten minutes the leases are counted by the list at the gate.
     session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
-    crew = Crew(seed, connect)
+    workers = QueueWorkers(seed, connect)
 
-    crew.run()
+    workers.run()
 
     # Reached, too: a limit that lets no message through would hold as well.
-    assert crew.peak == 4
+    assert workers.peak == 4
 
 
 @pytest.mark.parametrize("seed", seeds(1))
@@ -110,18 +37,18 @@ def test_a_limit_that_changes_all_the_time(session: Session, connect: Callable[.
     for name in CHANNELS:
         make_channel(session, name)
     enqueue_many(session, CHANNELS * 40)
-    crew = Crew(seed, connect)
+    workers = QueueWorkers(seed, connect)
     operator = connect(autocommit=True)
 
     def edit() -> None:
         chance = Chance(seed, "operator")
-        while not crew.done.is_set():
+        while not workers.done.is_set():
             # Without a limit, a dequeue that is open when one comes is not counted before it commits.
             set_queue(operator, max_concurrency=chance.random.choice([1, 2, 5]))
             chance.pause(0.01)
 
     set_queue(session, max_concurrency=2)
-    crew.run(edit)
+    workers.run(edit)
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.test_queue_limits import CHANNELS, Crew
+from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, one
@@ -30,7 +30,7 @@ def test_a_rate_is_never_exceeded(
     set_queue(session, release_interval="15 ms", release_burst=burst)
     enqueue_many(session, CHANNELS * 12)
 
-    Crew(seed, connect).run()
+    QueueWorkers(seed, connect).run()
 
     moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")
     times = [(moment - moments[0]).total_seconds() for moment in moments]

@@ -45,7 +45,7 @@ def test_a_second_turn_in_one_call_does_not_find_what_the_first_one_took(session
         make_channel(session, name)
     fill(session, "a", 5)
     dequeue(session)
-    session.execute("SELECT pgqueue_purge('default', 'a')")
+    session.execute("SELECT pgqueue_channel_purge('default', 'a')")
     expected = sorted([enqueue(session, "a"), *enqueue_many(session, ["b"] * 3)])
 
     assert sorted(one(session, "SELECT ids FROM pgqueue_take('default', 10)")) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def test_docstrings_and_comments_name_the_subject(tree: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
 def test_pages_name_the_subject(page: Path) -> None:
     assert riddles(prose(page)) == []
+
+
+def test_each_class_of_the_package_has_a_name_of_its_own() -> None:
+    """Django and the migrations give these names: Command, Meta, Migration."""
+    package = [path for path in SOURCES if path.is_relative_to(REPOSITORY / "django_pgqueue")]
+    names = Counter(
+        name
+        for path in package
+        for name in re.findall(r"^ *class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert len(names) > 300
+    assert sorted(name for name, count in names.items() if count > 1) == ["Command", "Meta", "Migration"]
 
 
 def test_names_of_tests_name_the_subject() -> None:

@@ -25,6 +25,12 @@ def ticked(db: None) -> None:
 
 
 @pytest.fixture
+def ordered(db: None) -> int:
+    """The id of the channel ``default``, which is ordered."""
+    return channel_set(channel="default", ordered=True)
+
+
+@pytest.fixture
 def worker() -> Worker:
     """One that serves the queue, has room, and lives."""
     return make_worker("host-1")

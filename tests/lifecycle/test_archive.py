@@ -11,6 +11,7 @@ from django.db import transaction
 from django_pgqueue import (
     Delivery,
     cancel,
+    channel_purge,
     channel_set,
     complete,
     dead_letter,
@@ -19,7 +20,6 @@ from django_pgqueue import (
     discard,
     enqueue,
     pop,
-    purge,
     queue_set,
     redrive,
     retry,
@@ -114,7 +114,7 @@ def test_the_call_is_before_the_channel_and_that_before_the_queue(
 
 
 def end_purge() -> None:
-    purge(channel="default")
+    channel_purge(channel="default")
 
 
 def end_cancel() -> None:

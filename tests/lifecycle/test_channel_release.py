@@ -7,13 +7,13 @@ import pytest
 
 from django_pgqueue import (
     channel_pause,
+    channel_purge,
     channel_release,
     channel_set,
     complete,
     defer,
     dequeue,
     enqueue,
-    purge,
     retry,
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
@@ -117,7 +117,7 @@ def test_the_name_of_one_that_still_drains_is_refused(state: str):
         channel_set(channel="default", weight=2)
     assert Channel.objects.get().weight == before["weight"]
     complete(taken)
-    purge(channel="default")
+    channel_purge(channel="default")
     assert channel_set(channel="default", weight=2) != before["id"]
 
 

@@ -8,12 +8,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from django_pgqueue import (
+    channel_purge,
     channel_set,
     defer,
     dequeue,
     enqueue,
     pop,
-    purge,
     retry,
     sweep,
 )
@@ -152,7 +152,7 @@ def test_the_order_holds_when_a_message_that_was_announced_has_gone():
     enqueue("h", "gone", priority=9)
     for priority in (0, 5, 3):
         enqueue("h", priority=priority)
-    assert purge(channel="default", limit=1) == 1
+    assert channel_purge(channel="default", limit=1) == 1
     assert [delivery.priority for delivery in dequeue(limit=10)] == [5, 3, 0]
 
 
@@ -160,7 +160,7 @@ def test_a_limit_is_filled_when_a_message_that_was_announced_has_gone():
     enqueue("h", "gone", priority=9)
     for _ in range(4):
         enqueue("h")
-    assert purge(channel="default", limit=1) == 1
+    assert channel_purge(channel="default", limit=1) == 1
     assert len(dequeue(limit=3)) == 3
 
 

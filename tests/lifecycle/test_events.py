@@ -14,6 +14,7 @@ from django.db import transaction
 from django_pgqueue import (
     NewMessage,
     cancel,
+    channel_purge,
     channel_set,
     complete,
     dead_letter,
@@ -22,7 +23,6 @@ from django_pgqueue import (
     enqueue,
     enqueue_many,
     pop,
-    purge,
     redrive,
     retry,
     sweep,
@@ -109,7 +109,7 @@ def test_popped_purged_and_redriven(ear):
     enqueue("greet")
     pop()
     enqueue("greet")
-    purge(channel="default")
+    channel_purge(channel="default")
     dead = leased()
     dead_letter(dead, reason="refused")
     redrive([dead.id])

@@ -25,7 +25,7 @@ from tests.support.moments import pass_time
 pytestmark = pytest.mark.django_db
 
 
-def leased() -> Delivery:
+def lease_first_of_three() -> Delivery:
     channel_set(channel="default", ordered=True)
     enqueue_numbered(3)
     [delivery] = dequeue(limit=10)
@@ -42,7 +42,7 @@ def reason(delivery: Delivery) -> Reason:
 
 
 def test_the_reason_names_a_failure() -> None:
-    delivery = leased()
+    delivery = lease_first_of_three()
     retry(delivery, errors=[{"type": "E"}], delays=[timedelta(hours=1)])
     told = reason(delivery)
     assert told.sentence.startswith(f"Channel default is ordered, and message {delivery.id} holds it until 2")
@@ -53,21 +53,21 @@ def test_the_reason_names_a_failure() -> None:
 
 
 def test_the_reason_names_a_deferral_also_after_a_failure() -> None:
-    delivery = leased()
+    delivery = lease_first_of_three()
     retry(delivery, errors=[{"type": "E"}], delays=[timedelta(0)])
     defer(dequeue(limit=10), delay=timedelta(hours=1))
     assert reason(delivery).sentence.endswith(", because it was deferred. Messages that wait behind it: 2.")
 
 
 def test_a_released_channel_is_held_too() -> None:
-    delivery = leased()
+    delivery = lease_first_of_three()
     retry(delivery, errors=[{}], delays=[timedelta(hours=1)])
     channel_release(channel="default")
     assert reason(delivery).code == "ordered"
 
 
 def test_the_reason_is_gone_when_the_time_has_come() -> None:
-    delivery = leased()
+    delivery = lease_first_of_three()
     retry(delivery, errors=[{}], delays=[timedelta(hours=1)])
     pass_time(hours=1, seconds=1)
     assert "ordered" not in [reason.code for reason in explain_channel(channel="default")]

@@ -11,6 +11,7 @@ from django_pgqueue import (
     Constant,
     NewMessage,
     cancel,
+    channel_purge,
     channel_set,
     complete,
     dead_letter,
@@ -20,7 +21,6 @@ from django_pgqueue import (
     explain_channel,
     explain_message,
     pop,
-    purge,
     redrive,
     retry,
     sweep,
@@ -147,7 +147,7 @@ def test_the_outcome_of_a_message() -> None:
     pop()
     purged, cancelled = enqueue("h").id, enqueue("h", delay=timedelta(hours=1)).id
     cancel(cancelled, reason="withdrawn")
-    purge(channel="default")
+    channel_purge(channel="default")
     assert [of_message(pk) for pk in (done, popped, purged, cancelled)] == [
         ["completed"], ["popped"], ["purged"], ["cancelled"],
     ]  # fmt: skip

@@ -12,13 +12,13 @@ import pytest
 
 from django_pgqueue import (
     cancel,
+    channel_purge,
     channel_set,
     complete,
     dead_letter,
     dequeue,
     enqueue,
     pop,
-    purge,
     redrive,
     retry,
 )
@@ -83,7 +83,7 @@ def test_each_outcome_has_its_figure() -> None:
     for _ in range(2):
         cancel([enqueue("h").id])
     enqueue("h")
-    purge(channel="default")
+    channel_purge(channel="default")
     enqueue("h", max_attempts=2)
     retry(dequeue(), errors=[{"type": "E"}], delays=[AT_ONCE])
     sql("SELECT pgqueue_tick()")
@@ -202,7 +202,7 @@ def test_a_channel_that_has_nothing_left_has_no_row() -> None:
     enqueue("h")
     measure(AT_ONCE)
     assert backlog("default") == (1, 0, 0, 0)
-    purge(channel="default")
+    channel_purge(channel="default")
     measure(AT_ONCE)
     assert not Backlog.objects.exists()
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import (
+    channel_purge,
     channel_set,
     complete,
     dead_letter,
@@ -13,7 +14,6 @@ from django_pgqueue import (
     metrics,
     pop,
     prune,
-    purge,
     redrive,
     retry,
 )
@@ -65,7 +65,7 @@ def test_the_total_counts_every_message_ever_enqueued_wherever_it_is():
     pop()
     [delivery] = dequeue()
     dead_letter(delivery, reason="refused")
-    purge(channel="default", limit=1)
+    channel_purge(channel="default", limit=1)
     [found] = metrics()
     assert lengths(found) == (1, 0, 0, 1)
     assert found.total == 6

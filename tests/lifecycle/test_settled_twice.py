@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import cancel, complete, dead_letter, defer, dequeue, enqueue, pop, purge, retry, sweep
+from django_pgqueue import cancel, channel_purge, complete, dead_letter, defer, dequeue, enqueue, pop, retry, sweep
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter
@@ -160,7 +160,7 @@ def test_a_popped_or_purged_message_was_not_settled_by_a_lease():
     [popped] = pop()
     delivery = lease_message()
     defer(delivery, delay=timedelta(0))
-    purge(channel="default")
+    channel_purge(channel="default")
     for settle in SETTLE.values():
         assert settle(popped, delivery) == {}
 

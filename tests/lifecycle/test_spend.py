@@ -17,54 +17,54 @@ def bucket() -> None:
     limit_set("gpt", rate="1/h burst 100")
 
 
-def leased(cost: int) -> list[Delivery]:
+def lease_with_cost(cost: int) -> list[Delivery]:
     enqueue("h", limits=["gpt"], cost=cost)
     return dequeue(limit=5)
 
 
 @pytest.mark.usefixtures("bucket")
 def test_a_message_that_cost_more_leaves_less_to_the_next() -> None:
-    [first] = leased(30)
+    [first] = lease_with_cost(30)
     assert spend(first, 90) == 30
-    assert not leased(30)
+    assert not lease_with_cost(30)
 
 
 @pytest.mark.usefixtures("bucket")
 def test_a_message_that_cost_less_leaves_more_to_the_next() -> None:
-    [first] = leased(90)
+    [first] = lease_with_cost(90)
     assert spend(first, 10) == 90
-    assert len(leased(60)) == 1
+    assert len(lease_with_cost(60)) == 1
 
 
 @pytest.mark.usefixtures("bucket")
 def test_each_correction_is_paid_once() -> None:
-    [first] = leased(10)
+    [first] = lease_with_cost(10)
     spend(first, 40)
     spend(first, 50)
-    assert len(leased(20)) == 1
-    assert len(leased(20)) == 1
+    assert len(lease_with_cost(20)) == 1
+    assert len(lease_with_cost(20)) == 1
     assert value("SELECT count(*) FROM pgqueue_spent") == 0
-    assert not leased(20)
+    assert not lease_with_cost(20)
 
 
 @pytest.mark.usefixtures("bucket")
 def test_the_same_cost_again_is_no_correction() -> None:
-    [first] = leased(10)
+    [first] = lease_with_cost(10)
     spend(first, 10)
     assert value("SELECT count(*) FROM pgqueue_spent") == 0
 
 
 def test_the_cost_in_flight_is_the_new_one_at_once() -> None:
     limit_set("gpt", max_cost=100)
-    [first] = leased(60)
-    assert not leased(60)
+    [first] = lease_with_cost(60)
+    assert not lease_with_cost(60)
     spend(first, 30)
     assert len(dequeue(limit=5)) == 1
 
 
 @pytest.mark.usefixtures("bucket")
 def test_only_the_holder_corrects() -> None:
-    [first] = leased(10)
+    [first] = lease_with_cost(10)
     complete(first)
     with pytest.raises(LeaseLost):
         spend(first, 20)
@@ -73,7 +73,7 @@ def test_only_the_holder_corrects() -> None:
 @pytest.mark.usefixtures("bucket")
 @pytest.mark.parametrize("cost", [0, -1, 2**31, "7", True, 1.5])
 def test_a_cost_that_is_none_is_refused(cost: int) -> None:
-    [first] = leased(10)
+    [first] = lease_with_cost(10)
     with pytest.raises(InvalidMessage):
         spend(first, cost)
     assert value("SELECT cost FROM pgqueue_message") == 10

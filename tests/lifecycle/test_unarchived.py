@@ -7,13 +7,13 @@ from django.db import connection
 
 from django_pgqueue import (
     cancel,
+    channel_purge,
     channel_set,
     complete,
     dequeue,
     explain_message,
     metrics,
     pop,
-    purge,
     queue_set,
 )
 from django_pgqueue.models import Activity
@@ -31,7 +31,7 @@ def test_figures_and_totals_count_what_is_not_archived(archive: str) -> None:
     for _ in range(3):
         send(dedupe_key=None)
     complete(dequeue(limit=2))
-    purge(channel="default")
+    channel_purge(channel="default")
     [found] = metrics()
     assert found.total == 3
     ever = "'-infinity', '1:1:', '9999999999:9999999999:'"

@@ -88,7 +88,7 @@ def yields(delivery):
 def test_a_function_that_cannot_be_a_handler_is_refused_at_import(function: Any, problem: str):
     with pytest.raises(InvalidSchedule, match=problem):
         schedule("@daily")(function)
-    assert schedules.collect_declared().found == {}
+    assert schedules.collect_declared_schedules().found == {}
 
 
 def test_a_schedule_without_a_time_says_so():
@@ -181,7 +181,7 @@ def test_a_declaration_that_makes_no_sense_changes_nothing_for_the_others(caplog
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     for problem in ("is not a handler", "two schedules are called 'double'", "schedule no json is not JSON"):
         assert any(problem in error for error in errors), problem
-    found = configuration.check()
+    found = configuration.configuration_messages()
     assert [message.id for message in found] == ["pgqueue.E008", "pgqueue.E008"]
     assert "@handler" in found[0].hint
 
@@ -191,9 +191,9 @@ def test_a_function_with_two_names_must_say_which():
 
     schedule("@daily")(handler("reports.a")(handler("reports.b")(work)))
     schedule("@daily", handler="reports.b", name="this one")(work)
-    [problem] = schedules.collect_declared().problems
+    [problem] = schedules.collect_declared_schedules().problems
     assert "reports.a, reports.b" in str(problem)
-    assert list(schedules.collect_declared().found) == ["this one"]
+    assert list(schedules.collect_declared_schedules().found) == ["this one"]
 
 
 @pytest.mark.parametrize(

@@ -209,14 +209,14 @@ def test_the_checks_find_limits_that_are_not_declared_and_what_the_setting_has_w
     assert warning.id == "pgqueue.W022"
     assert "'stripe' is not declared, and these handlers name it: charge" in warning.msg
     assert "Limit('stripe', max_concurrency=…)" in warning.hint
-    assert ids(checks.check("default")) == ["pgqueue.E025"]
+    assert ids(checks.limit_messages("default")) == ["pgqueue.E025"]
     sync_limits()
-    assert ids(checks.check("default")) == ["pgqueue.E025"], "it is there, but only made paused"
+    assert ids(checks.limit_messages("default")) == ["pgqueue.E025"], "it is there, but only made paused"
     limit_resume("stripe")
-    assert checks.check("default") == []
+    assert checks.limit_messages("default") == []
     SharedLimit.objects.all().delete()
     Limit("stripe")
-    assert checks.check("default") == checks.check_declarations() == []
+    assert checks.limit_messages("default") == checks.check_declarations() == []
     settings.DJANGO_PGQUEUE = {"LIMITS": {"openai": {"rates": "1/s"}, "x": {"max_cost": 0}}}
     first, second = checks.check_declarations()
     assert (first.id, second.id) == ("pgqueue.E024", "pgqueue.E024")

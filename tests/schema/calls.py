@@ -90,7 +90,10 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
 }
 # Not often, and by people: an index where there is something to search, no promise about a small table.
 OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
-    "purge": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_purge('default', 'channel0000', p_limit => 5)")),
+    "purge of a channel": (
+        lambda s: None,
+        lambda s, _: s.execute("SELECT pgqueue_channel_purge('default', 'channel0000', p_limit => 5)"),
+    ),
     "purge of a queue": (
         lambda s: None,
         lambda s, _: s.execute("SELECT pgqueue_queue_purge('default', p_limit => 5)"),

@@ -44,7 +44,7 @@ def _handler() -> Iterator[None]:
 
 def found() -> dict[str, str]:
     """The names, and the message about each."""
-    messages = enqueued.check()
+    messages = enqueued.enqueued_messages()
     assert {message.id for message in messages} <= {"pgqueue.W021"}
     return {message.msg.split("'")[1]: message.msg for message in messages}
 

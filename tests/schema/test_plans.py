@@ -93,7 +93,7 @@ INDEXES = {
     "dequeue of what is due": {"pgqueue_message_due", "pgqueue_message_pkey"},
     "dequeue of a handler": {"pgqueue_message_ready", "pgqueue_lane_head"},
     "dequeue of a payload": {"pgqueue_message_payload"},
-    "purge": {"pgqueue_message_ready", "pgqueue_message_scheduled"},
+    "purge of a channel": {"pgqueue_message_ready", "pgqueue_message_scheduled"},
     "sweep": {"pgqueue_message_expiry", "pgqueue_message_pkey"},
     "tick with messages that are due": {"pgqueue_message_due", "pgqueue_message_pkey"},
     "enqueue with a dedupe key": {"pgqueue_message_dedupe"},

@@ -80,6 +80,7 @@ class Story:
         breaker = '{"failures": 2, "within": "1 minute", "pause": "1 hour", "per": "channel"}'
         yield self.call("outcome", "breaker_set('h', %s)", breaker)
         yield self.call("outcome", "breaker_open('h', 'default', 'small')")
+        yield self.call("change, handler", "breaker_changes()")
         yield self.call("outcome", "breaker_close('h', 'default', 'small')")
         yield self.call("outcome", "breaker_set('h', NULL)")
 
@@ -125,7 +126,7 @@ class Story:
         yield self.call("outcome", "lease_release(%s, 'why')", self.leased()[0])
         yield self.call("outcome", "discard(ARRAY[%s::bigint], 'why')", later)
         yield self.call("outcome", "delete_dead(ARRAY[%s::bigint])", later)
-        yield self.call("*", "purge('default', 'default')")
+        yield self.call("*", "channel_purge('default', 'default')")
         self.call("*", "enqueue('mine')")
         yield self.call("*", "queue_purge('default')")
         yield self.call("retried, poisoned", "sweep()")

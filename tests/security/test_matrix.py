@@ -58,10 +58,12 @@ VERBS = """
     channel_set         .        .       x         .       .
     channel_pause       .        .       x         .       .
     channel_resume      .        .       x         .       .
+    channel_purge       .        .       x         .       .
     channel_release     .        .       x         .       .
     channel_erase       .        .       x         .       .
     limit_set           .        x       x         .       .
     breaker_set         .        x       x         .       .
+    breaker_changes     .        x       .         .       .
     breaker_open        .        .       x         .       .
     breaker_close       .        .       x         .       .
     limit_drop          .        .       x         .       .
@@ -75,7 +77,6 @@ VERBS = """
     queue_drop          .        .       x         .       .
     queue_set           .        .       x         .       .
     cancel              .        .       x         .       .
-    purge               .        .       x         .       .
     redrive             .        .       x         .       x
     reschedule          .        .       x         .       .
     lease_release       .        .       x         .       .
@@ -105,6 +106,7 @@ TABLES = """
     place               .          .       S         S       S
     meter               .          .       S         S       S
     breaker_outcome     .          .       S         S       S
+    breaker_change      .          .       S         S       S
     spent               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S

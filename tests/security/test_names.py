@@ -17,6 +17,7 @@ from django.db import transaction
 from django_pgqueue import (
     cancel,
     channel_pause,
+    channel_purge,
     channel_release,
     channel_resume,
     channel_set,
@@ -26,7 +27,6 @@ from django_pgqueue import (
     enqueue,
     metrics,
     peek,
-    purge,
     queue_pause,
     queue_resume,
 )
@@ -56,7 +56,7 @@ def test_a_hostile_name_lives_a_whole_life(name: str) -> None:
     complete(done, results=[{name: name}])
     dead_letter(dead, reason=name, details={name: name})
     cancel(ids[2:3], reason=name)
-    assert purge(channel=name, queue=name) == 1
+    assert channel_purge(channel=name, queue=name) == 1
     assert {row.outcome for row in ArchivedMessage.objects.filter(channel=name)} == {"completed", "cancelled", "purged"}
     assert DeadLetter.objects.get(queue=name, handler=name).reason == name
     assert [(row.queue, row.channel) for row in metrics(queue=name, channel=name)] == [(name, name)]

@@ -153,7 +153,7 @@ def test_an_operator_operates(empty: Session, login: Login) -> None:
     assert one(operator, "SELECT count(*) FROM pgqueue_redrive(ARRAY[%s::bigint])", lease[0]) == 1
     message = one(operator, "SELECT min(id) FROM pgqueue_message")
     assert one(operator, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint], 'x')", message) == "cancelled"
-    assert one(operator, "SELECT messages FROM pgqueue_purge('default', 'default')") == 2
+    assert one(operator, "SELECT messages FROM pgqueue_channel_purge('default', 'default')") == 2
     operator.execute("INSERT INTO pgqueue_schedule (name, handler, cron) VALUES ('nightly', 'report', '@daily')")
     operator.execute("UPDATE pgqueue_schedule SET cron = '@hourly' WHERE name = 'nightly'")
     assert one(operator, "SELECT outcome FROM pgqueue_schedule_run('nightly')") == "created"

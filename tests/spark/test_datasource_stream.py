@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from django_pgqueue.spark.datasource.claims import Claims, Heart
+from django_pgqueue.spark.datasource.claims import Claims, LeaseExtender
 from django_pgqueue.spark.datasource.options import StreamOptions
 from django_pgqueue.spark.datasource.stream_reader import StreamReader
 from django_pgqueue.spark.datasource.tables import TABLES, source_schema
@@ -149,17 +149,17 @@ def test_a_reader_travels_without_its_connection_and_threads(dsn: str, database:
     travelled = pickle.loads(pickle.dumps(stream))
     stream.stop()
 
-    assert (travelled.claims, travelled.heart) == (None, None)
+    assert (travelled.claims, travelled.extender) == (None, None)
     assert travelled.options == stream.options
 
 
 def test_leases_are_extended_three_times_in_their_time_until_the_end() -> None:
     beats = threading.Semaphore(0)
-    heart = Heart(beats.release, 0.03)
+    extender = LeaseExtender(beats.release, 0.03)
     for _ in range(5):
         assert beats.acquire(timeout=280)
-    heart.stop()
-    assert not heart.thread.is_alive()
+    extender.stop()
+    assert not extender.thread.is_alive()
 
 
 def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_stream_is_lost(
@@ -171,9 +171,9 @@ def test_leases_are_tried_again_while_the_server_is_away_and_given_up_when_the_s
         if error := answers.pop(0):
             raise error
 
-    heart = Heart(beat, 0.03)
-    heart.thread.join(280)
-    assert not heart.thread.is_alive()
+    extender = LeaseExtender(beat, 0.03)
+    extender.thread.join(280)
+    assert not extender.thread.is_alive()
     assert answers == []
     error_text = capsys.readouterr().err
     assert error_text.count("retrying: away") == 2

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_pgqueue import cancel, complete, dequeue, enqueue, purge, queue_set, redrive
+from django_pgqueue import cancel, channel_purge, complete, dequeue, enqueue, queue_set, redrive
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import PgQueueBackend
 from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
@@ -210,7 +210,7 @@ def test_a_cancelled_task_has_failed_and_says_so() -> None:
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 0)
     assert error.exception_class_path == "django_pgqueue.outcomes.Cancelled"
     purged = defined.add.enqueue(1)
-    purge(channel="default")
+    channel_purge(channel="default")
     assert "purged" in refreshed(purged).errors[0].traceback
 
 

@@ -60,13 +60,13 @@ def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.usefixtures("_forget")
 def test_the_system_check_says_it_and_does_not_keep_a_worker_from_starting() -> None:
-    assert imports.check() == []
+    assert imports.import_messages() == []
     handlers.discover(MODULE)
-    [message] = imports.check()
+    [message] = imports.import_messages()
     assert (message.id, message.is_serious()) == ("pgqueue.E017", True)
     assert "a_module_that_nobody_has" in message.msg
     with imports.tolerated():
-        [message] = imports.check()
+        [message] = imports.import_messages()
     assert not message.is_serious()
 
 

@@ -54,7 +54,7 @@ def enqueue_and_roll_back() -> int:
     """How many messages outlive the transaction of the rows that they belong to."""
     from django.contrib.auth.models import Group
 
-    from django_pgqueue import enqueue, purge
+    from django_pgqueue import channel_purge, enqueue
 
     try:
         with transaction.atomic():
@@ -62,7 +62,7 @@ def enqueue_and_roll_back() -> int:
             enqueue("shop.atomic", "never")
             raise RollBack
     except RollBack:
-        return purge(channel="default")
+        return channel_purge(channel="default")
 
 
 def live() -> int:

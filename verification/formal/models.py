@@ -44,7 +44,7 @@ INVARIANTS = {
     "Line": ("Found", "OneLane", "TakenOnce"),
     "Turns": ("TwoTurns", "FreshFirst"),
     "Keys": ("OneDelivered", "Released"),
-    "LockOrder": ("NoCircle", "NobodyWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
+    "LockOrder": ("NoCircle", "NoCallWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
 STEPS = {"Lease": ("LeaseKept",)}
@@ -113,7 +113,8 @@ MODELS = (
     without("the dequeue locks messages", "Lease", "LeaseKept", LockedClaim=False, LockedLane=False, Limit=2),
     without("the dequeue locks the lane", "Lease", "LimitHolds", LockedLane=False),
     without(
-        "leases are counted, not a counter that a zombie counts down", "Lease", "LimitHolds", DerivedOccupancy=False,
+        "leases are counted, not a counter that a late worker counts down", "Lease", "LimitHolds",
+        DerivedOccupancy=False,
     ),
     without("the attempt is counted at the dequeue", "Lease", "Deliveries", CountedAtClaim=False),
     without("a handler that has begun counts as an attempt", "Lease", "Runs", Supervised=True, BegunCounts=False),
@@ -146,11 +147,11 @@ MODELS = (
     without("a reader of the notes does so, too", "Keys", "Released", ReaderNotes=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
-    without("enqueue takes no lock of its channel", "LockOrder", "NobodyWaitsForProducers", FreeEnqueue=False),
+    without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),
     without("one enqueue of many sorts its channels", "LockOrder", "OnlyLatecomersAreRefused", SortedEnqueue=False),
     without("a late enqueue waits for 200 ms at most", "LockOrder", "NoCircle", TimedLateEnqueue=False),
     without("settling goes in the order of ids", "LockOrder", "NoCircle", SortedSettle=False),
-    without("settling appends, and writes no count", "LockOrder", "NobodyWaitsForProducers", AppendingSettle=False),
+    without("settling appends, and writes no count", "LockOrder", "NoCallWaitsForProducers", AppendingSettle=False),
     without("the dequeue skips lanes", "LockOrder", "SomeNeverWait", SkippingDequeue=False),
     without("the sweep skips messages", "LockOrder", "SomeNeverWait", SkippingSweep=False),
     without("rule: enqueue first, settle last", "LockOrder", "NoCircle", EnqueueFirst=False),

@@ -56,8 +56,8 @@ def test_whole_lives_of_every_kind_are_behaviours_and_each_defect_is_refused() -
     story.channel()
     good = [retried, swept, deferred, dead_lettered, cancelled, heartbeats]
     bad = [
-        completed_by_a_zombie, given_back_by_a_zombie, swept_too_early, attempt_not_counted, one_attempt_too_many,
-        two_leases_at_once, archived_twice, deleted_without_a_trace, token_given_twice,
+        completed_by_a_late_worker, given_back_by_a_late_worker, swept_too_early, attempt_not_counted,
+        one_attempt_too_many, two_leases_at_once, archived_twice, deleted_without_a_trace, token_given_twice,
     ]  # fmt: skip
     for place, live in enumerate([*good, *bad], 1):
         story.create(place)
@@ -113,7 +113,7 @@ def heartbeats(story: Story, message: int) -> None:
     story.complete(message)
 
 
-def completed_by_a_zombie(story: Story, message: int) -> None:
+def completed_by_a_late_worker(story: Story, message: int) -> None:
     story.lease(message, f"{message} a")
     sweep(story, message)
     story.change(message, 1, token=None, attempts=1)
@@ -121,7 +121,7 @@ def completed_by_a_zombie(story: Story, message: int) -> None:
     story.complete(message, token=f"{message} a")
 
 
-def given_back_by_a_zombie(story: Story, message: int) -> None:
+def given_back_by_a_late_worker(story: Story, message: int) -> None:
     story.lease(message, f"{message} a")
     sweep(story, message)
     story.change(message, 1, token=None, attempts=1)

@@ -24,7 +24,7 @@ WAITING = [
         "c.name = p_channel FOR UPDATE;",
         ("enqueue", "enqueue", "same channel"),
     ),
-    ("purge", SKIPS, "FOR UPDATE", ("dequeue", "purge", "same message")),
+    ("channel_purge", SKIPS, "FOR UPDATE", ("dequeue", "channel_purge", "same message")),
     ("reclaim", f"{RECLAIMS}\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "sweep", "same message")),
     ("reclaim", f"{RECLAIMS}\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "dequeue of expired", "same message")),
 ]

@@ -46,7 +46,7 @@ VERBS = (
     Verb("retry", f"SELECT id FROM pgqueue_retry({PAIR}, ARRAY['{{}}']::jsonb[])"),
     Verb("dead_letter", f"SELECT pgqueue_dead_letter({PAIR}, ARRAY['refused'])"),
     Verb("cancel", "SELECT id FROM pgqueue_cancel(ARRAY[%(id)s::bigint, 0])"),
-    Verb("purge", "SELECT messages FROM pgqueue_purge('default', %(channel)s)", READY, True),
+    Verb("channel_purge", "SELECT messages FROM pgqueue_channel_purge('default', %(channel)s)", READY, True),
     Verb(
         "reschedule",
         "SELECT r.id FROM pgqueue_reschedule(ARRAY[%(id)s::bigint], '2100-01-01') AS r WHERE r.outcome = 'rescheduled'",

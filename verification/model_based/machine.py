@@ -195,9 +195,9 @@ class QueueMachine(Moments):
         self.agree(answer, lambda: settle.cancel(self.model, ids, reason))
 
     @rule(place=places)
-    def purge(self, place: tuple[str, str]) -> None:
-        answer = self.queue.one("SELECT messages, refusal FROM pgqueue_purge(%s, %s)", *reversed(place))
-        self.agree(answer, lambda: settle.purge(self.model, *place))
+    def channel_purge(self, place: tuple[str, str]) -> None:
+        answer = self.queue.one("SELECT messages, refusal FROM pgqueue_channel_purge(%s, %s)", *reversed(place))
+        self.agree(answer, lambda: settle.channel_purge(self.model, *place))
 
     @rule()
     def sweep(self) -> None:

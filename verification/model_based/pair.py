@@ -143,11 +143,11 @@ class PairMachine(PairOperators):
         )
 
     @rule(n=who, name=names)
-    def purge(self, n: int, name: str) -> None:
+    def channel_purge(self, n: int, name: str) -> None:
         self.call(
             n,
-            lambda queue: queue.one("SELECT messages, refusal FROM pgqueue_purge('default', %s)", name),
-            lambda model, _: settle.purge(model, name, "default"),
+            lambda queue: queue.one("SELECT messages, refusal FROM pgqueue_channel_purge('default', %s)", name),
+            lambda model, _: settle.channel_purge(model, name, "default"),
             False,
         )
 

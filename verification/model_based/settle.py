@@ -156,7 +156,7 @@ def cancel(model: Model, ids: Sequence[int], reason: str) -> Outcomes:
     return answers
 
 
-def purge(model: Model, name: str, queue: str) -> int:
+def channel_purge(model: Model, name: str, queue: str) -> int:
     waiting = [m for m in model.live(model.channel(name, queue).id) if m.status != LEASED and model.free(m.id)]
     for message in waiting:
         model.end(message, "purged")

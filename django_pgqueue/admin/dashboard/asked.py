@@ -14,7 +14,7 @@ MOST_PAGES = 500
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: of channels, from 0."""
+    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: the page of channels, from 0."""
 
     queue: str | None
     name: str

@@ -206,7 +206,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         return {
             "name": queue.name,
             "address": "?" + urlencode(chosen),
-            "state": rendering.paused(queue.pause_reason) if queue.paused else "",
+            "state": rendering.pause_badge(queue.pause_reason) if queue.paused else "",
             "oldest": self.age(queue.backlog, fresh),
             "workers": format_html('<span class="pgqueue-{}">{}</span>', "is-bad" if idle else "plain", workers),
             "course": drawing.course(_("settled by the minute, last hour"), found),

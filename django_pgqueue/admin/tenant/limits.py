@@ -40,46 +40,47 @@ class LimitRow:
 def limit_rows(
     channel: Channel, now: Now, reasons: Iterable[Reason], settled_in_hour: int, clock: datetime
 ) -> list[LimitRow]:
-    """Return the pauses of queue and channel and the order, if there are any, and the four limits.
+    """Return rows for the pauses of queue and channel and for the order, if there are any, and for the four limits.
 
-    A released channel has no limits any more, only the pause of its queue and its order hold it up. ``reasons``: the
-    answer of explain_channel. ``settled_in_hour``: messages settled in the last hour. ``clock``: the time of the
-    database.
+    A released channel has no limits any more: only the pause of its queue and its order hold it up.
+
+    ``now``: the counts of its live messages. ``reasons``: the answer of explain_channel. ``settled_in_hour``: messages
+    settled in the last hour. ``clock``: the time of the database.
     """
     held = {reason.code: reason for reason in reasons}
-    rows = [*queue_pause(held.get("queue_paused"), now, clock), *pause(channel, now, clock)]
-    rows += order(channel, held.get("ordered"), clock)
+    rows = [*queue_pause_row(held.get("queue_paused"), now, clock), *channel_pause_row(channel, now, clock)]
+    rows += order_row(channel, held.get("ordered"), clock)
     if channel.released_at is not None:
         return rows
     return [
         *rows,
-        max_concurrency(channel, now, "concurrency" in held),
-        rate(channel, now, held.get("rate"), settled_in_hour, clock),
-        max_size(channel, now),
-        weight(channel),
+        max_concurrency_row(channel, now, "concurrency" in held),
+        rate_row(channel, now, held.get("rate"), settled_in_hour, clock),
+        max_size_row(channel, now),
+        weight_row(channel),
     ]
 
 
-def waits(count: int) -> str:
+def waits_text(count: int) -> str:
     """Return how many messages a limit holds up. All that are ready wait for each limit that is reached."""
     if not count:
         return _("It is reached, and no message waits.")
-    return ngettext("%s ready message waits for it.", "%s ready messages wait for it.", count) % shown(count)
+    return ngettext("%s ready message waits for it.", "%s ready messages wait for it.", count) % count_text(count)
 
 
-def shown(count: int) -> str:
+def count_text(count: int) -> str:
     """Return a number with separators; a CappedCount as its own text."""
     return f"{count:,}" if type(count) is int else str(count)
 
 
-def queue_pause(reached: Reason | None, now: Now, clock: datetime) -> Iterator[LimitRow]:
+def queue_pause_row(reached: Reason | None, now: Now, clock: datetime) -> Iterator[LimitRow]:
     """Yield the pause of the whole queue."""
     if reached is not None:
         since, until = (rendering.parsed(reached.facts.get(name)) for name in ("paused_at", "until"))
         yield pause_row(_("pause of the queue"), since, until, now, clock)
 
 
-def pause(channel: Channel, now: Now, clock: datetime) -> Iterator[LimitRow]:
+def channel_pause_row(channel: Channel, now: Now, clock: datetime) -> Iterator[LimitRow]:
     """Yield the pause of the channel. A channel that is released drains in spite of it."""
     if channel.paused_at is not None and channel.released_at is None:
         yield pause_row(_("pause"), channel.paused_at, channel.paused_until, now, clock)
@@ -91,19 +92,19 @@ def pause_row(name: str, since: datetime | None, until: datetime | None, now: No
     ``name`` says whether the channel or its queue is paused. ``clock`` is the database's time.
     """
     setting = _("until %s") % rendering.at(until) if until else _("until you resume it")
-    cost = waits(now.ready)
+    cost = waits_text(now.ready)
     if since is not None:
         cost += " " + _("It has lasted for %s.") % rendering.duration(max(timedelta(0), clock - since))
     return LimitRow(name, setting, QUIET_DASH, cost, "late")
 
 
-def order(channel: Channel, reached: Reason | None, clock: datetime) -> Iterator[LimitRow]:
+def order_row(channel: Channel, reached: Reason | None, clock: datetime) -> Iterator[LimitRow]:
     """Yield the strict order of the channel, and the message that holds it."""
     if not channel.ordered:
         return
     setting = _("one after the other; at a dead letter: %s") % channel.get_on_dead_display()
     if reached is None:
-        yield free("ordered", setting, QUIET_DASH)
+        yield free_row("ordered", setting, QUIET_DASH)
         return
     cost = ngettext("%s ready message waits for it.", "%s ready messages wait for it.", reached.facts["behind"])
     cost %= f"{reached.facts['behind']:,}"
@@ -116,17 +117,17 @@ def order(channel: Channel, reached: Reason | None, clock: datetime) -> Iterator
     yield LimitRow("ordered", setting, QUIET_DASH, cost, "late")
 
 
-def max_concurrency(channel: Channel, now: Now, reached: bool) -> LimitRow:
+def max_concurrency_row(channel: Channel, now: Now, reached: bool) -> LimitRow:
     """Return the row of max_concurrency. ``reached``: the explanation says that it holds messages up now."""
     most, name = channel.max_concurrency, "max_concurrency"
     if most is None or most < 1:
-        return unlimited(name, ngettext("%s leased", "%s leased", now.leased) % shown(now.leased))
+        return unlimited_row(name, ngettext("%s leased", "%s leased", now.leased) % count_text(now.leased))
     setting = ngettext("%s message at once", "%s messages at once", most) % f"{most:,}"
     used = limit_meter(_("leased"), now.leased, most, full="late")
-    return LimitRow(name, setting, used, waits(now.ready), "late") if reached else free(name, setting, used)
+    return LimitRow(name, setting, used, waits_text(now.ready), "late") if reached else free_row(name, setting, used)
 
 
-def rate(channel: Channel, now: Now, reached: Reason | None, settled: int, clock: datetime) -> LimitRow:
+def rate_row(channel: Channel, now: Now, reached: Reason | None, settled: int, clock: datetime) -> LimitRow:
     """Return the row of release_interval and release_burst.
 
     ``reached`` is the reason of the explanation if the rate holds messages up now, with the time of the next one.
@@ -134,45 +135,45 @@ def rate(channel: Channel, now: Now, reached: Reason | None, settled: int, clock
     """
     interval, name = channel.release_interval, "rate"
     if interval is None or interval <= timedelta(0):
-        return unlimited(name)
+        return unlimited_row(name)
     setting = _("1 message per %s") % rendering.duration(interval)
     if channel.release_burst > 1:
         setting += _(", %s at once after a quiet time") % f"{channel.release_burst:,}"
     used = limit_meter(_("settled in an hour"), settled, 3600 / interval.total_seconds(), full="late")
     if reached is None:
-        return free(name, setting, used)
-    cost, following = waits(now.ready), rendering.parsed(reached.facts.get("next_at"))
+        return free_row(name, setting, used)
+    cost, following = waits_text(now.ready), rendering.parsed(reached.facts.get("next_at"))
     if following is not None:
         cost += " " + _("The next one is delivered in %s.") % rendering.duration(max(timedelta(0), following - clock))
     return LimitRow(name, setting, used, cost, "late")
 
 
-def max_size(channel: Channel, now: Now) -> LimitRow:
+def max_size_row(channel: Channel, now: Now) -> LimitRow:
     """Return the row of max_size. A count that is only a lower bound cannot say how full the channel is."""
     most, name = channel.max_size, "max_size"
     if most is None or most < 1:
-        return unlimited(name, _("%s live") % shown(now.live))
+        return unlimited_row(name, _("%s live") % count_text(now.live))
     setting = ngettext("%s live message", "%s live messages", most) % f"{most:,}"
     used = limit_meter(_("live"), now.live, most)
     if now.live >= most:
         return LimitRow(name, setting, used, str(WHEN_FULL.get(channel.full_policy, _("The channel is full."))), "bad")
     if isinstance(now.live, CappedCount):
         return LimitRow(name, setting, _("at least %s live") % f"{int(now.live):,}", _("Unknown until it is measured."))
-    return free(name, setting, used)
+    return free_row(name, setting, used)
 
 
-def weight(channel: Channel) -> LimitRow:
+def weight_row(channel: Channel) -> LimitRow:
     """Return the row of the weight, which never holds a message up."""
     setting = ngettext("%s message per turn", "%s messages per turn", channel.weight) % f"{channel.weight:,}"
     return LimitRow("weight", setting, QUIET_DASH, _("It holds up nothing: it is the channel's share of the workers."))
 
 
-def unlimited(name: str, used: str = "") -> LimitRow:
+def unlimited_row(name: str, used: str = "") -> LimitRow:
     """Return the row of a limit that is not set."""
     setting = format_html('<span class="quiet">{}</span>', _("no limit"))
     return LimitRow(name, setting, used or QUIET_DASH, QUIET_DASH)
 
 
-def free(name: str, setting: str, used: str) -> LimitRow:
+def free_row(name: str, setting: str, used: str) -> LimitRow:
     """Return the row of a limit that holds no message up now."""
     return LimitRow(name, setting, used, _("It holds up nothing now."))

@@ -10,8 +10,9 @@ from django.utils.translation import ngettext
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link
 from django_pgqueue.admin.dashboard.drawing import limit_meter
-from django_pgqueue.admin.limit_usage import LimitUsage, capped, limit_usage
-from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, shown
+from django_pgqueue.admin.limit_usage import MOST_COUNTED, LimitUsage, limit_usage
+from django_pgqueue.admin.paginator import capped
+from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, count_text
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import call
 
@@ -35,7 +36,7 @@ def shared_limit_rows(channel: Channel, link: Link, *, using: str) -> list[Limit
     limits = SharedLimit.objects.using(using).in_bulk(list(waiting))
     usage = limit_usage(list(waiting), using=using)
     return [
-        shared_limit_row(channel, limits[pk], usage[pk], capped(count), link)
+        shared_limit_row(channel, limits[pk], usage[pk], capped(count, MOST_COUNTED), link)
         for pk, count in waiting.items()
         if pk in limits and pk in usage
     ]
@@ -43,13 +44,13 @@ def shared_limit_rows(channel: Channel, link: Link, *, using: str) -> list[Limit
 
 def shared_limit_row(channel: Channel, limit: SharedLimit, usage: LimitUsage, waiting: int, link: Link) -> LimitRow:
     """Return the row of one limit. ``waiting``: messages of the channel that wait for it."""
-    text = ngettext("%s message waits for it.", "%s messages wait for it.", int(waiting)) % shown(waiting)
+    text = ngettext("%s message waits for it.", "%s messages wait for it.", int(waiting)) % count_text(waiting)
     cost = link(text, "message_changelist", channel=channel.pk, waits_for=limit.pk)
     name = link(_("shared limit %s") % limit.name, "sharedlimit_change", limit.pk)
-    return LimitRow(name, ", ".join(settings_of(limit)), used_of(limit, usage) or QUIET_DASH, cost, "late")
+    return LimitRow(name, ", ".join(shared_settings_texts(limit)), used_of(limit, usage) or QUIET_DASH, cost, "late")
 
 
-def settings_of(limit: SharedLimit) -> Iterator[str]:
+def shared_settings_texts(limit: SharedLimit) -> Iterator[str]:
     """Yield the settings of a limit, in words."""
     if limit.paused_at is not None:
         yield _("paused")

@@ -143,7 +143,11 @@ def statement_brings(execute: Callable[..., Any], sql: Any, params: Any, many: b
 
 
 def apart(prefix: str, connection: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
-    """Set the values in a statement of their own, for server-side cursors and parameters that the server binds."""
+    """Set the values in a statement of their own, then call ``execute`` and return its result.
+
+    Server-side cursors need this, and parameters that the server binds. ``prefix``: the statement that sets the values
+    until the end of its transaction.
+    """
     session = connection.connection
     with connection.wrap_database_errors:
         if not session.autocommit:

@@ -34,7 +34,7 @@ class Command(ActingCommand):
         if action == "list":
             with errors_as_command_errors(using):
                 rows = breakers(using=using)
-            self.stdout.write(as_json(rows) if form == "json" else as_text(rows))
+            self.stdout.write(breakers_as_json(rows) if form == "json" else breakers_as_text(rows))
             return
         if handler is None:
             raise CommandError("Name the handler.")
@@ -43,7 +43,7 @@ class Command(ActingCommand):
         channel, queue = given["channel"], given["queue"]
         with errors_as_command_errors(using):
             if given["dry_run"]:
-                require_existing(handler, using)
+                require_breaker(handler, using)
             elif action == "open":
                 until = clock(using) + given["seconds"] if given["seconds"] else None
                 breaker_open(handler, channel=channel, queue=queue, until=until, using=using)
@@ -55,18 +55,18 @@ class Command(ActingCommand):
         self.answer(form, f"The breaker of {what} {word}{'d' if action == 'close' else ''}.", facts)
 
 
-def require_existing(handler: str, using: str) -> None:
+def require_breaker(handler: str, using: str) -> None:
     """Raise CommandError if the handler has no breaker."""
     if handler not in {row.handler for row in breakers(using=using)}:
         raise CommandError(f"The handler {handler!r} has no breaker.")
 
 
-def as_json(rows: list[BreakerState]) -> str:
+def breakers_as_json(rows: list[BreakerState]) -> str:
     """Return the breakers as a JSON document."""
     return json.dumps({"version": 1, "breakers": [row.as_json() for row in rows]}, indent=2, default=str)
 
 
-def as_text(rows: list[BreakerState]) -> str:
+def breakers_as_text(rows: list[BreakerState]) -> str:
     """Return a line for each breaker."""
     return "\n".join(map(line_of, rows)) or "No handler has a breaker."
 

@@ -6,9 +6,9 @@ from typing import Any, get_args
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
-from django_pgqueue.lifecycle.purge import purge
 from django_pgqueue.management.acting import (
     ActingCommand,
     at_least_one,
@@ -31,7 +31,7 @@ LIFTED = dict.fromkeys(LIMITS, "none") | {"archive": "queue"}
 BATCH_MESSAGES = 10_000
 
 
-def rate_of(given: dict[str, Any]) -> tuple[Any, int]:
+def rate_settings(given: dict[str, Any]) -> tuple[Any, int]:
     """Return the interval and the burst of --rate. Raises CommandError."""
     if any(given[limit] is not None for limit in RATE):
         raise CommandError("--rate replaces --release-interval and --release-burst: give --rate, or those two.")
@@ -74,7 +74,7 @@ class Command(ActingCommand):
     ) -> None:
         using = queue_database(database)
         if given["rate"] is not None:
-            given |= zip(RATE, rate_of(given), strict=True)
+            given |= zip(RATE, rate_settings(given), strict=True)
         named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
         limits: dict[str, Any] = {limit: None if value == LIFTED[limit] else value for limit, value in named.items()}
         if action == "set" and not limits:
@@ -117,7 +117,7 @@ def purge_channel(name: str, queue: str, using: str) -> int:
     many."""
     left, count = channel_waiting_count(name, queue, using), 0
     while True:
-        batch = purge(
+        batch = channel_purge(
             channel=name, queue=queue, limit=min(BATCH_MESSAGES, left - count) if count < left else 0, using=using
         )
         count += batch

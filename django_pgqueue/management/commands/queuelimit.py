@@ -48,7 +48,7 @@ class Command(ActingCommand):
 
     def handle(self, *, action: str, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
-        settings = settings_of(given)
+        settings = given_settings(given)
         if action == "set" and not settings:
             raise CommandError("Name at least one setting, such as --max-concurrency 5.")
         if action == "drop" and settings:
@@ -65,7 +65,7 @@ class Command(ActingCommand):
             else:
                 before = before_of(name, settings, using)
                 text = f"{name}: " + ", ".join(
-                    f"{what} {shown(before[what]) if before else '-'} → {shown(value)}"
+                    f"{what} {setting_text(before[what]) if before else '-'} → {setting_text(value)}"
                     for what, value in settings.items()
                 )
                 facts |= {"before": before, "after": settings}
@@ -74,7 +74,7 @@ class Command(ActingCommand):
         self.answer(form, text, facts)
 
 
-def settings_of(given: dict[str, Any]) -> dict[str, Any]:
+def given_settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that the options give. Raises CommandError."""
     if given["rate"] is not None:
         if any(given[what] is not None for what in RATE):
@@ -99,6 +99,6 @@ def before_of(name: str, settings: dict[str, Any], using: str) -> dict[str, Any]
     return {what: handlers if what == "handlers" else row[what] for what in settings}
 
 
-def shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Return a setting as text: the names of a list with commas."""
     return (", ".join(value) or "none") if isinstance(value, list) else str(value)

@@ -143,7 +143,11 @@ def run_all(ids: list[int], act: Action) -> Counter[str]:
 
 
 def run_matching(found: QuerySet[Message], limit: int | None, act: Action) -> Counter[str]:
-    """Do the action to matching messages by id, up to the newest of now, because producers may be faster than this."""
+    """Do the action to the matching messages, in the order of their ids. Returns how many have which outcome.
+
+    ``limit``: the most messages; None: all. Messages that are enqueued meanwhile are left out, because producers may be
+    faster than the command.
+    """
     counts: Counter[str] = Counter()
     newest = found.order_by("-id").values_list("id", flat=True).first() or 0
     last, left = 0, limit

@@ -54,7 +54,7 @@ class Command(ActingCommand):
         facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
         with errors_as_command_errors(using):
             if dry_run:
-                require_existing(what, using)
+                require_target(what, using)
             else:
                 switch(what, given, using)
         word = {True: "would be ", False: "is "}[dry_run] + ("resumed" if given["resume"] else "paused")
@@ -77,7 +77,7 @@ def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
     raise CommandError(f"Name what to pause or resume: --{', --'.join(WHAT)}.")
 
 
-def require_existing(what: dict[str, str], using: str) -> None:
+def require_target(what: dict[str, str], using: str) -> None:
     """Raise CommandError if the worker, limit, channel or queue does not exist. Handlers may be those of other
     projects."""
     if "handler" in what:
@@ -101,7 +101,7 @@ def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
     until = clock(using) + length if isinstance(length, timedelta) else None
     match what:
         case {"worker": name}:
-            require_existing(what, using)
+            require_target(what, using)
             row = Worker.objects.using(using).filter(name=name)
             if given["resume"]:
                 row.update(paused_at=None, pause_reason="")

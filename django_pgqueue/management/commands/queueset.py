@@ -41,7 +41,7 @@ def days(text: str) -> timedelta | None:
     return timedelta(days=number)
 
 
-def rate_of(queue: Queue) -> str | None:
+def rate_text(queue: Queue) -> str | None:
     """Return the rate of a queue in words."""
     if queue.release_interval is None:
         return None
@@ -89,7 +89,7 @@ class Command(ActingCommand):
         if dry_run and not has_queue(name, using):
             raise CommandError(f"There is no queue {name!r}.")
         row = Queue.objects.using(using).filter(name=name).first() or Queue(name=name)
-        before = {key: rate_of(row) if key == "rate" else getattr(row, key) for key in after}
+        before = {key: rate_text(row) if key == "rate" else getattr(row, key) for key in after}
         with errors_as_command_errors(using):
             if not dry_run:
                 queue_set(name, **after, using=using)

@@ -96,7 +96,7 @@ def stats_as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> st
 
 
 def cells(row: QueueHealth) -> tuple[str, ...]:
-    """Return the row of one queue."""
+    """Return the texts of one queue's row in the table, one for each column of HEAD."""
     more = "" if row.complete else "+"
     waiting = row.scheduled, row.waiting_for_limit, row.waiting_for_order_key
     numbers = [f"{number}{more}" for number in (row.ready, row.leased, *waiting, row.dead)]

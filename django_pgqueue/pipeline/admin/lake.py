@@ -24,7 +24,7 @@ DAYS = 40
 
 @admin.register(Lake)
 class LakeAdmin(ReadOnlyAdmin):
-    """Shows the lakes that exports have registered.
+    """Show the lakes that exports have registered.
 
     An operator who gives up a lake deletes its row, because retention waits for every lake that has one.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PgQueueDataSource(DataSource):
-    """Serves ``spark.read.format("pgqueue")`` and its relatives. Options: docs/reference/spark-datasource.md.
+    """Serve ``spark.read.format("pgqueue")`` and its relatives. Options: docs/reference/spark-datasource.md.
 
     Spark makes it in processes of the driver; the readers and writers that it returns travel to the workers, with the
     address of the source in them.
@@ -29,11 +29,11 @@ class PgQueueDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of a read without ``.schema(…)``: all columns of the table."""
-        from django_pgqueue.spark.datasource.options import Given, table_option
+        from django_pgqueue.spark.datasource.options import OptionReader, table_option
         from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 
         # A stream has the columns of a message, and no option that names another table.
-        return source_schema(TABLES[Given(self.options).take("table", table_option, "message")])
+        return source_schema(TABLES[OptionReader(self.options).take("table", table_option, "message")])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from django_pgqueue.spark.datasource.options import ReadOptions

@@ -114,18 +114,18 @@ class Claims:
             return connection.execute(sql, parameters).fetchone()
 
 
-class Heart:
-    """Calls ``beat`` three times per lease, in a thread of the process that plans the stream's batches."""
+class LeaseExtender:
+    """Call ``extend`` three times per lease, in a thread of the process that plans the stream's batches."""
 
-    def __init__(self, beat: Callable[[], object], lease: float) -> None:
-        self.beat = beat
+    def __init__(self, extend: Callable[[], object], lease: float) -> None:
+        self._extend = extend
         self.pause = lease / 3
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.run, name="pgqueue leases", daemon=True)
         self.thread.start()
 
     def run(self) -> None:
-        """Call ``beat`` until the heart is stopped; four times as often while the database cannot be reached.
+        """Call ``extend`` until :meth:`stop` is called; four times as often while the database cannot be reached.
 
         Any other PipelineError ends it, with a line on stderr.
         """
@@ -133,7 +133,7 @@ class Heart:
         while not self.stopped.wait(pause):
             pause = self.pause
             try:
-                self.beat()
+                self._extend()
             except SourceLost as error:
                 # There are a few tries left before the leases expire.
                 pause = self.pause / 4
@@ -143,6 +143,6 @@ class Heart:
                 return
 
     def stop(self) -> None:
-        """End the thread. Waits 5 seconds at most for a beat that is under way."""
+        """End the thread. Waits 5 seconds at most for a call that is under way."""
         self.stopped.set()
         self.thread.join(5)

@@ -1,4 +1,4 @@
-"""Encodes the rows of a frame as text for COPY: one line per message, so that a line's number is the row's."""
+"""Encode the rows of a frame as text for COPY: one line per message, so that a line's number is the row's."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ ORIGIN = "origin"
 
 
 class RowEncoder:
-    """Encodes the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
+    """Encode the rows of one frame. ``constants``: values for columns that are absent, or NULL in a row.
 
     Raises PipelineError when the frame has columns that no message has, of the wrong type, or too few.
     """

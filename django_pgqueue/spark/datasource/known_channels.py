@@ -1,4 +1,4 @@
-"""Finds the rows whose channel does not exist or is released, before they are copied."""
+"""Find the rows whose channel does not exist or is released, before they are copied."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def plain(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-class Given:
-    """Takes the options one by one, as text. An option that is left at the end is unknown."""
+class OptionReader:
+    """Take the options one by one, as text. An option that is left at the end is unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = {plain(name): value for name, value in options.items()}
@@ -68,7 +68,7 @@ def whole_option(least: int) -> Callable[[str], int]:
     return read
 
 
-def truth(text: str) -> bool:
+def boolean_option(text: str) -> bool:
     """Read "true" or "false". Raises ValueError."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false.")
@@ -76,7 +76,7 @@ def truth(text: str) -> bool:
 
 
 def table_option(text: str) -> str:
-    """Check the name of a table that can be read. Raises ValueError."""
+    """Return the name of a table, if it is one that can be read. Raises ValueError."""
     from django_pgqueue.spark.datasource.tables import TABLES
 
     if text not in TABLES:
@@ -85,20 +85,20 @@ def table_option(text: str) -> str:
 
 
 def bad_rows_option(text: str) -> str:
-    """Check what is done about bad rows. Raises ValueError."""
+    """Return ``fail`` or ``collect`` from the text of the option ``bad_rows``. Raises ValueError."""
     if text.lower() not in ("fail", "collect"):
         raise ValueError(f"{text!r} is neither fail nor collect.")
     return text.lower()
 
 
 def moment_option(text: str) -> datetime:
-    """Parse a time in ISO 8601; without a zone it is UTC. Raises PipelineError."""
+    """Parse a time in ISO 8601; without a zone it is UTC. Raises ValueError."""
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def duration_option(text: str) -> float:
-    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h. Raises PipelineError."""
+    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h, 1d. Raises ValueError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
     seconds = float(number) * units[unit]
@@ -108,7 +108,7 @@ def duration_option(text: str) -> float:
 
 
 def channel_name(text: str) -> str:
-    """Check a name of 1 to 200 characters. Raises ValueError."""
+    """Return a name unchanged, if it has 1 to 200 characters. Raises ValueError."""
     if not 1 <= len(text) <= 200:
         raise ValueError("a name takes 1 to 200 characters.")
     return text
@@ -132,7 +132,7 @@ class ReadOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         read = cls(
             source=given.source(),
             table=given.take("table", table_option, "message"),
@@ -162,10 +162,10 @@ class WriteOptions:
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         source = given.source()
         job = None if stream else given.take("job", channel_name)
-        create_channels = given.take("create_channels", truth, False)
+        create_channels = given.take("create_channels", boolean_option, False)
         bad_rows = given.take("bad_rows", bad_rows_option, "fail")
         constants = {
             "handler": given.take("handler", channel_name),
@@ -188,7 +188,7 @@ class WriteOptions:
 
 
 def json_option(text: str) -> str:
-    """Check that a text is JSON. Raises ValueError."""
+    """Return a text unchanged, if it is JSON. Raises ValueError."""
     json.loads(text)
     return text
 
@@ -208,7 +208,7 @@ class StreamOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
         """Return the checked options. Raises PipelineError."""
-        given = Given(options)
+        given = OptionReader(options)
         read = cls(
             source=given.source(),
             stream=given.take("stream", channel_name, ""),

@@ -1,4 +1,4 @@
-"""Cuts a table into short reads. Each is a statement of its own, so that none pins the xmin horizon for long."""
+"""Cut a table into short reads. Each is a statement of its own, so that none pins the xmin horizon for long."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def by_id(connection: psycopg.Connection[Any], table: Table) -> Iterator[Range]:
         last = upto
 
 
-def dealt(parts: Sequence[Part], hands: int) -> list[list[Part]]:
-    """Distribute the parts, in their order, over ``hands`` lists of about equal length. No list is empty."""
-    hands = min(hands, len(parts))
-    return [list(parts[len(parts) * hand // hands : len(parts) * (hand + 1) // hands]) for hand in range(hands)]
+def distribute(parts: Sequence[Part], lists: int) -> list[list[Part]]:
+    """Distribute the parts, in their order, over ``lists`` lists of about equal length. No list is empty."""
+    lists = min(lists, len(parts))
+    return [list(parts[len(parts) * place // lists : len(parts) * (place + 1) // lists]) for place in range(lists)]

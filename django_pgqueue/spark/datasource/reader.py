@@ -1,4 +1,4 @@
-"""Implements ``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
+"""Implement ``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from django_pgqueue.spark.datasource.options import ReadOptions
-from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, dealt
+from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, distribute
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Statements(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the columns of ``schema`` from one table.
+    """Read the columns of ``schema`` from one table.
 
     Each range of rows is read at a moment of its own: a row that is settled while a live table is read may be missing,
     but no row is read twice.
@@ -54,7 +54,7 @@ class TableReader(DataSourceReader):
             f"{select(table, self.columns, existing, part.rows)} WHERE {part.condition}{self.filters()}"
             for part in ranges
         ]
-        return [Statements(share) for share in dealt(statements, options.partitions)] or [Statements([])]
+        return [Statements(share) for share in distribute(statements, options.partitions)] or [Statements([])]
 
     def filters(self) -> str:
         """Return the conditions of the options queue, channel, since and until, as SQL that begins with AND."""

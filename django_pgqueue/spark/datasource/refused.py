@@ -1,4 +1,4 @@
-"""Converts the errors of the queue's functions, and keeps their texts."""
+"""Convert the errors of the queue's functions, and keep their texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_pgqueue.spark.source import Source
 IN_THE_WAY = ("40001", "40P01", "PGQ06")
 
 
-class InTheWay(PipelineError):
+class LockConflict(PipelineError):
     """Another transaction holds a lock that the statement needs. The same call may succeed a moment later."""
 
 
@@ -22,8 +22,8 @@ class InTheWay(PipelineError):
 def refusals_as_pipeline_errors(source: Source) -> Iterator[None]:
     """Convert the errors of the queue's functions.
 
-    A refusal becomes a PipelineError with its hint, a conflict with another transaction becomes InTheWay. Other errors
-    are converted as `Source.errors` does.
+    A refusal becomes a PipelineError with its hint, a conflict with another transaction becomes LockConflict. Other
+    errors are converted as `Source.errors` does.
     """
     with source.errors():
         try:
@@ -32,7 +32,7 @@ def refusals_as_pipeline_errors(source: Source) -> Iterator[None]:
             state = error.sqlstate or ""
             reason = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
             if state in IN_THE_WAY:
-                raise InTheWay(f"Another transaction was in the way: {reason}") from None
+                raise LockConflict(f"Another transaction was in the way: {reason}") from None
             if state.startswith("PGQ"):
                 raise PipelineError(reason[0].upper() + reason[1:]) from None
             raise

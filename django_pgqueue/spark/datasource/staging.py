@@ -29,7 +29,7 @@ from django_pgqueue.spark.datasource.bad_rows import (
 )
 from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
 from django_pgqueue.spark.datasource.known_channels import KnownChannels
-from django_pgqueue.spark.datasource.refused import InTheWay, refusals_as_pipeline_errors
+from django_pgqueue.spark.datasource.refused import LockConflict, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.source import Source, SourceLost
@@ -82,7 +82,7 @@ class BulkEnqueue:
             try:
                 self._ingest(staged, bad, create_channels)
                 break
-            except (SourceLost, InTheWay):
+            except (SourceLost, LockConflict):
                 if pause is None:
                     raise
                 time.sleep(pause)
@@ -133,7 +133,7 @@ class StagedRows(WriterCommitMessage):
 
 
 class Copier:
-    """Copies the rows of one task into its stage, in their order, and collects those that cannot be enqueued."""
+    """Copy the rows of one task into its stage, in their order, and collect those that cannot be enqueued."""
 
     def __init__(
         self, connection: psycopg.Connection[Any], stage: int, encoder: RowEncoder, channels: KnownChannels

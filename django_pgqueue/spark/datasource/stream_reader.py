@@ -1,4 +1,4 @@
-"""Implements ``spark.readStream``: a queue, or one channel of it, consumed in batches under leases.
+"""Implement ``spark.readStream``: a queue, or one channel of it, consumed in batches under leases.
 
 A batch is settled when its query has committed it. Spark calls ``commit`` for a batch only when it has planned the
 next one, never for the last: so batches are settled in ``latestOffset(start)``, which is called once everything up to
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from django_pgqueue.spark.datasource.claims import Claims, Heart
+from django_pgqueue.spark.datasource.claims import Claims, LeaseExtender
 from django_pgqueue.spark.datasource.options import StreamOptions
 from django_pgqueue.spark.datasource.reader import Statements, read_batches, types
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
@@ -26,7 +26,7 @@ MESSAGE = TABLES["message"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a queue as a stream.
+    """Read a queue as a stream.
 
     Spark makes one reader that plans, in a process beside the driver, and one that reads, which travels to the workers.
     """
@@ -35,7 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.columns, self.schema = chosen_columns(MESSAGE, schema)
         self.claims: Claims | None = None
-        self.heart: Heart | None = None
+        self.extender: LeaseExtender | None = None
         # The batch that this process claimed last.
         self.fresh = -1
         # The number of messages that may still be taken: those that waited when a run with availableNow began.
@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the claims of the stream. The first call connects and starts to extend the leases."""
         if self.claims is None:
             self.claims = Claims(self.options)
-            self.heart = Heart(self.claims.extend, self.options.lease)
+            self.extender = LeaseExtender(self.claims.extend, self.options.lease)
         return self.claims
 
     def initialOffset(self) -> dict[str, int]:
@@ -106,8 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""
 
     def stop(self) -> None:
-        if self.heart is not None:
-            self.heart.stop()
+        if self.extender is not None:
+            self.extender.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"claims": None, "heart": None}
+        return self.__dict__ | {"claims": None, "extender": None}

@@ -1,4 +1,4 @@
-"""Implements ``df.writeStream``: each batch of a stream is enqueued once, also when it is written again after a
+"""Implement ``df.writeStream``: each batch of a stream is enqueued once, also when it is written again after a
 crash.
 """
 
@@ -24,7 +24,7 @@ BATCH = "streaming.sql.batchId"
 
 
 def spark_property(name: str) -> str:
-    """Return a property that Spark sets for the task that runs now."""
+    """Return a property that Spark sets for the task that runs now. Raises PipelineError outside of a stream."""
     task = TaskContext.get()
     value = None if task is None else task.getLocalProperty(name)
     if value is None:
@@ -33,7 +33,7 @@ def spark_property(name: str) -> str:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes a stream into a queue.
+    """Write a stream into a queue.
 
     Spark makes another writer for the commit than for the tasks: they share data only in the commit messages.
     """

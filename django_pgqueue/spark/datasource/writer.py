@@ -1,4 +1,4 @@
-"""Implements ``df.write``: a bulk enqueue of the whole frame or nothing, done once even if tasks are repeated."""
+"""Implement ``df.write``: a bulk enqueue of the whole frame or nothing, done once even if tasks are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the parts of the archive to read: the blocks of its partitions, in ranges of a bounded size."""
+"""Find the parts of the archive to read: the blocks of its partitions, in ranges of a bounded size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Tells which days get no more rows: the closed days.
+    """Hold which days get no more rows: the closed days.
 
     Days before ``before`` are closed. Days before ``pending`` will be closed once the horizon has passed
     ``pending_xid``. ``closed``: for each closed day, the blocks of its partition and the horizon up to which it was

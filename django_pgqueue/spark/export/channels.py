@@ -1,4 +1,4 @@
-"""Takes a snapshot of the channels' configuration when it has changed."""
+"""Take a snapshot of the channels' configuration when it has changed."""
 
 from __future__ import annotations
 

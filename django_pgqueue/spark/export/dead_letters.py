@@ -1,4 +1,4 @@
-"""Cuts the dead letters into ranges of (xid, id): their rows move when they are redriven, so ctid is of no use."""
+"""Cut the dead letters into ranges of (xid, id): their rows move when they are redriven, so ctid is of no use."""
 
 from __future__ import annotations
 

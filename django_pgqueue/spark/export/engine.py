@@ -1,4 +1,4 @@
-"""Runs the tasks of an export: on Spark, or in this process when there is little to read."""
+"""Run the tasks of an export: on Spark, or in this process when there is little to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the horizon of an export: all transactions below it have ended and are durable."""
+"""Find the horizon of an export: all transactions below it have ended and are durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports the new rows of the archive, the dead letters and the channels to the lake, each row once."""
+"""Export the new rows of the archive, the dead letters and the channels to the lake, each row once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
         losses = list(find_losses(plan, results, lake.state, lost))
-        _commit(writing, plan, files, lost, told=bool(losses))
+        _commit(writing, plan, files, lost, reported=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
@@ -96,11 +96,13 @@ def _staged(file: Written) -> StagedFile:
     return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
 
 
-def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, told: bool) -> None:
+def _commit(
+    writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, reported: bool
+) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
-    ``lost``: by day, the messages that the database has dropped before the lake had them. ``told``: the export has
-    reported losses, and the next one is not to repeat them.
+    ``lost``: by day, the messages that the database has dropped before the lake had them. ``reported``: the export has
+    reported losses, and the next one must not repeat them.
     """
     before = writing.lake.state
     state = {
@@ -111,7 +113,7 @@ def _commit(writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: d
     }
     now = plan.horizon.now
     same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"
-    if not files and not told and same_day and state == {name: before.get(name) for name in state}:
+    if not files and not reported and same_day and state == {name: before.get(name) for name in state}:
         return
     state |= {"exported_xid": plan.horizon.xid, "exported_at": now.astimezone(UTC).isoformat()}
     replaced = [("archive", f"day={day}") for day in plan.rewritten]

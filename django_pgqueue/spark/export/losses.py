@@ -1,4 +1,4 @@
-"""Finds rows that the database dropped before the lake had them, as far as it can be known afterwards."""
+"""Find rows that the database dropped before the lake had them, as far as it can be known afterwards."""
 
 from __future__ import annotations
 

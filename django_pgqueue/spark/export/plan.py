@@ -1,4 +1,4 @@
-"""Plans an export: the ranges to read, decided at one moment."""
+"""Plan an export: the ranges to read, decided at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that lake and database belong together, and reports exports to the database."""
+"""Check that lake and database belong together, and report exports to the database."""
 
 from __future__ import annotations
 

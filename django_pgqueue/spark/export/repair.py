@@ -1,4 +1,4 @@
-"""Finds the days on which the lake differs from the archive."""
+"""Find the days on which the lake differs from the archive."""
 
 from __future__ import annotations
 

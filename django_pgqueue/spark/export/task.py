@@ -1,4 +1,4 @@
-"""Runs one task of an export: reads ranges of a table in short statements, and writes Parquet files by day."""
+"""Run one task of an export: read ranges of a table in short statements, and write Parquet files by day."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class OpenFile:
 
 
 class Files:
-    """Writes Parquet files, one per day, batch by batch: only one batch is in memory."""
+    """Write Parquet files, one per day, batch by batch: only one batch is in memory."""
 
     def __init__(self, table: str, folder: Path) -> None:
         self.table = table

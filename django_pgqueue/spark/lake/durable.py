@@ -1,4 +1,4 @@
-"""Writes files atomically, so that they are whole or absent even after a power loss."""
+"""Write files atomically, so that they are whole or absent even after a power loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges Parquet files of a partition into fewer and larger ones, row by row as they are."""
+"""Merge Parquet files of a partition into fewer and larger ones, row by row as they are."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 class Merger:
-    """Writes batches into files, and begins a new one when a file has reached its size."""
+    """Write batches into files, and begin a new one when a file has reached its size."""
 
     def __init__(self, folder: Path, schema: pa.Schema, target_bytes: int, dictionary: Sequence[str]) -> None:
         self.folder = folder

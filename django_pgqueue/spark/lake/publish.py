@@ -1,4 +1,4 @@
-"""Publishes a commit: makes the folders hold what it says, so that a program that reads the folders is never misled.
+"""Publish a commit: make the folders hold what it says, so that a program that reads the folders is never misled.
 
 Such a program lists a folder and opens the files one by one. It does not know of commits. So new rows are added by the
 rename of a whole file, and the commit file follows when all are there. Rows that are replaced are replaced in one step,

@@ -1,4 +1,4 @@
-"""Reads rows of the lake with pyarrow, for commands that need no Spark."""
+"""Read rows of the lake with pyarrow, for commands that need no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes a lake: staging, commits, and the repair after a killed run."""
+"""Write a lake: staging, commits, and the repair after a killed run."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
 
 
 def tidy(lake: LakeFolder) -> None:
-    """Complete the newest commit, whose run may have been killed, and tell readers which folders to open."""
+    """Complete the newest commit, whose run may have been killed, and write the README of the lake if it is missing."""
     publish.publish(lake, lake.head)
     for number in lake.commit_numbers():
         lake.prepared_path(number).unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Loads the lake's metrics and forecast into the tables that the admin shows."""
+"""Load the lake's metrics and forecast into the tables that the admin shows."""

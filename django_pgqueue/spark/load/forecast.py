@@ -1,4 +1,4 @@
-"""Replaces the forecast in the database by the newest one of the lake."""
+"""Replace the forecast in the database by the newest one of the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads metrics into the database, one day of a grain at a time: the old rows are deleted, the lake's are copied."""
+"""Load metrics into the database, one day of a grain at a time: the old rows are deleted, the lake's are copied."""
 
 from __future__ import annotations
 

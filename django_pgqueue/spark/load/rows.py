@@ -1,4 +1,4 @@
-"""Copies Parquet files into a table with COPY, with a few thousand rows in memory at a time."""
+"""Copy Parquet files into a table with COPY, with a few thousand rows in memory at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redrives some thousand dead letters in one transaction, and separates the letters that are refused."""
+"""Redrive some thousand dead letters in one transaction, and separate the letters that are refused."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _accepted(
             return redriven, {letter.id for letter in letters}
         parts = _by_channel(connection, letters)
     except psycopg.DataError as error:
-        refusal = _told(error)
+        refusal = _reason_of(error)
         parts = _good_payloads(connection, letters, tally)
     if len(parts) == 1 and len(parts[0]) == len(letters):
         tally.refuse(refusal, len(letters))
@@ -123,7 +123,7 @@ def _good_payloads(connection: psycopg.Connection[Any], letters: Sequence[Letter
             connection.execute("SELECT %s::jsonb", [letter.payload])
             good.append(letter)
         except psycopg.DataError as error:
-            tally.refuse(f"dead letter {letter.id} has no valid payload: {_told(error)}", 1)
+            tally.refuse(f"dead letter {letter.id} has no valid payload: {_reason_of(error)}", 1)
     return [good] if good else []
 
 
@@ -146,5 +146,5 @@ def _states(connection: psycopg.Connection[Any], ids: Iterable[int]) -> dict[int
     return dict(connection.execute(STATES, [list(ids)]).fetchall())
 
 
-def _told(error: psycopg.Error) -> str:
+def _reason_of(error: psycopg.Error) -> str:
     return " ".join((error.diag.message_primary or str(error)).split())

@@ -1,4 +1,4 @@
-"""Redrives the dead letters that Spark has chosen, in Spark's tasks."""
+"""Redrive the dead letters that Spark has chosen, in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
 
 
 class RedriveTask:
-    """Redrives the letters of one partition. The closure carries it, so that the source is in no file.
+    """Redrive the letters of one partition. The closure carries it, so that the source is in no file.
 
     ``began_at``: when the job began, by the clock of the database. ``speculative``: Spark may run a task twice at once.
     """

@@ -1,4 +1,4 @@
-"""Chooses dead letters: frames with the column id, and perhaps a new payload."""
+"""Choose dead letters: frames with the column id, and perhaps a new payload."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def dead_letters(
     """
     from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 
-    spoken = f"{condition} {payload or ''}"
-    fields = [field for field in source_schema(TABLES["dead_letter"]) if _needed(field.name, spoken)]
+    expressions = f"{condition} {payload or ''}"
+    fields = [field for field in source_schema(TABLES["dead_letter"]) if _needed(field.name, expressions)]
     reader = spark.read.format("pgqueue").schema(StructType(fields))
     options = {"source": source.conninfo, "table": "dead_letter", "partitions": str(partitions)}
     return chosen(reader.options(**options).load(), condition, payload)
@@ -98,8 +98,8 @@ def _as_json(kind: DataType) -> Column:
     )
 
 
-def _needed(name: str, spoken: str) -> bool:
-    return name not in HEAVY or re.search(rf"\b{name}\b", spoken, re.IGNORECASE) is not None
+def _needed(name: str, expressions: str) -> bool:
+    return name not in HEAVY or re.search(rf"\b{name}\b", expressions, re.IGNORECASE) is not None
 
 
 @contextmanager

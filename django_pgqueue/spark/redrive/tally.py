@@ -1,4 +1,4 @@
-"""Counts the results for the dead letters that were chosen."""
+"""Count the results for the dead letters that were chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads from a lake's folders and its newest commit which data the lake holds."""
+"""Read from a lake's folders and its newest commit which data the lake holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the page: one file without scripts, images or external addresses, and a policy that forbids them."""
+"""Write the page: one file without scripts, images or external addresses, and a policy that forbids them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates from the archive how many handlers ran at once, and how long they ran.
+"""Estimate from the archive how many handlers ran at once, and how long they ran.
 
 A worker leases messages ahead of its handlers, so a lease is longer than the run of its handler, and there are more
 leases than handlers that run. It starts messages in the order of their leases.

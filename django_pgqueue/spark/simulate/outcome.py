@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_pgqueue.spark.simulate.capacity import Capacity
-from django_pgqueue.spark.simulate.engine import SimulatedMessage, SimulationResult
+from django_pgqueue.spark.simulate.engine import SimulationResult
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 
 PERCENTILES = (50, 95, 99)
 SECOND_MICROSECONDS = 1_000_000
@@ -18,8 +19,8 @@ SECOND_MICROSECONDS = 1_000_000
 class Waits:
     """The waits of a channel.
 
-    ``actual``, ``simulated``: seconds from being due to the lease of the last attempt, at PERCENTILES
-    (percentile_disc).
+    ``actual``, ``simulated``: seconds from being due to the start of the last handler, at PERCENTILES
+    (percentile_disc); where the archive does not have that, to the last lease.
     """
 
     messages: int
@@ -43,10 +44,11 @@ class SimulationOutcome:
     utilization: float
     limits: dict[str, dict[str, Any]]
     queue_limits: dict[str, Any] = field(default_factory=dict)
+    shared_limits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class WaitRecorder:
-    """Collects waits while a simulation runs; it needs about 16 bytes per message."""
+    """Collect waits while a simulation runs; it needs about 16 bytes per message."""
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[array[int], array[int]]] = {}

@@ -1,4 +1,4 @@
-"""Prints the outcome: a line per channel with the actual, the replayed and the changed waits."""
+"""Print the outcome: a line per channel with the actual, the replayed and the changed waits."""
 
 from __future__ import annotations
 
@@ -79,6 +79,10 @@ def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
     found = [
         f"; queue: {field} {value}" for field, value in other.queue_limits.items()
         if value != was.queue_limits.get(field)
+    ]  # fmt: skip
+    found += [
+        f"; shared limit {_named(name)}: {field} {value}" for name, limits in other.shared_limits.items()
+        for field, value in limits.items() if value not in (None, [])
     ]  # fmt: skip
     found += [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"

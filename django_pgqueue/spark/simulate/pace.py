@@ -1,4 +1,4 @@
-"""Computes how many messages the workers lease ahead of their handlers, by the rules of the worker's own pace."""
+"""Compute how many messages the workers lease ahead of their handlers, by the rules of the worker's own pace."""
 
 from __future__ import annotations
 

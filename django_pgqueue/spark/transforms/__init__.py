@@ -1,1 +1,1 @@
-"""Computes the lake's metrics and its forecast from its messages, with Spark SQL."""
+"""Compute the lake's metrics and its forecast from its messages, with Spark SQL."""

@@ -1,4 +1,4 @@
-"""Reads the Spark SQL of this folder. Its queries get tables as frames, and parameters as values."""
+"""Read the Spark SQL of this folder. Its queries get tables as frames, and parameters as values."""
 
 from __future__ import annotations
 

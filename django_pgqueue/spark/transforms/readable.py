@@ -1,4 +1,4 @@
-"""Shortens Spark's error about a file that it cannot read to one line."""
+"""Shorten Spark's error about a file that it cannot read to one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses the options ``--sla default=30s --sla default/tenant-7=5m``, which say how long messages may take."""
+"""Parse the options ``--sla default=30s --sla default/tenant-7=5m``, which say how long messages may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the days that a rollup has to compute: days with messages that the last rollup did not know.
+"""Find the days that a rollup has to compute: days with messages that the last rollup did not know.
 
 The state of the lake has three keys for it: ``rolled_up``, the commit up to which days were collected;
 ``rollup_pending``, days that are known but not computed yet; ``created_days``, by day of settlement the other days on

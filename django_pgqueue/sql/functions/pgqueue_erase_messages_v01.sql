@@ -32,7 +32,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    -- Reads each status by its index, as pgqueue_purge does.
+    -- Reads each status by its index, as pgqueue_channel_purge does.
     v_ids := ARRAY(
         SELECT w.id
         FROM unnest(p_channel_ids) AS u (id)

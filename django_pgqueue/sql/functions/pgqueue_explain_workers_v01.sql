@@ -1,4 +1,4 @@
--- Explains what is the matter with the workers of a queue: there are none, all are paused, or all are busy.
+-- Explains why the workers of a queue take no message: there are none, all are paused, or all are busy.
 -- Caller: pgqueue_explain_obstacles.
 -- p_channel: a stream may consume it without a worker. Consumers by plain SQL are not seen.
 -- Locks: none.

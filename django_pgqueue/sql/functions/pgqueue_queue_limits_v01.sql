@@ -1,21 +1,9 @@
 -- Reports the use of the limits of whole queues, and the ready messages that they hold up.
 -- Caller: pgqueue_limit_health.
--- The columns are those of pgqueue_limit_health. Leases are counted as pgqueue_queue_allowance counts them, and at no
--- higher cost.
+-- Leases are counted as pgqueue_queue_allowance counts them, and at no higher cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_limits(p_most integer)
-RETURNS TABLE (
-    name text,
-    places bigint,
-    max_concurrency bigint,
-    cost bigint,
-    max_cost bigint,
-    tokens double precision,
-    waiting integer,
-    oldest interval,
-    why text,
-    complete boolean
-)
+RETURNS SETOF pgqueue_limit_use
 LANGUAGE sql
 STABLE
 AS $$
@@ -25,7 +13,7 @@ WITH used AS MATERIALIZED (
         CASE
             WHEN q.paused_at IS NOT NULL THEN 'paused'
             WHEN l.places >= q.max_concurrency THEN 'full'
-            WHEN b.next_at > n.now + (q.release_burst - 1) * q.release_interval THEN 'rate'
+            WHEN b.next_at > n.now + (q.release_burst - coalesce(g.wanted, 1)) * q.release_interval THEN 'rate'
         END AS why,
         q.release_burst - extract(epoch FROM b.next_at - n.now) / extract(epoch FROM q.release_interval) AS tokens
     FROM pgqueue_queue AS q
@@ -35,8 +23,8 @@ WITH used AS MATERIALIZED (
     ) AS g ON true
     CROSS JOIN LATERAL (
         -- A gate that was never used has no time, and one from the future means that the clock was set back.
-        SELECT greatest(n.now, CASE WHEN g.next_at <= n.now + q.release_burst * q.release_interval THEN g.next_at
-            WHEN g.next_at > n.now THEN n.now + q.release_burst * q.release_interval END) AS next_at
+        SELECT greatest(n.now, pgqueue_bucket_time(
+            coalesce(g.next_at, '-infinity'), g.debt, q.release_interval, q.release_burst, n.now)) AS next_at
     ) AS b
     CROSS JOIN LATERAL (
         SELECT count(*) AS places FROM pgqueue_queue_leases(
@@ -52,7 +40,7 @@ held AS MATERIALIZED (
     WHERE EXISTS (SELECT FROM used AS u WHERE u.name = w.queue AND u.why IS NOT NULL)
     GROUP BY w.queue
 )
-SELECT u.name::text, u.places, u.max_concurrency::bigint, NULL::bigint, NULL::bigint, u.tokens,
+SELECT 'queue', u.name::text, u.places, u.max_concurrency::bigint, NULL::bigint, NULL::bigint, u.tokens,
     least(c.messages, p_most),
     CASE WHEN h.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(h.oldest_at)) END,
     u.why, c.messages <= p_most AND coalesce(h.complete, true)

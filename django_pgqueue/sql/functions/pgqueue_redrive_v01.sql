@@ -6,8 +6,7 @@
 -- A dead letter with an order key goes back to its place among the messages of the key.
 -- A dead letter of an ordered channel, which goes back to it at once, is put back at its place: before all that wait
 -- there and were enqueued after it; a pause because of it ends (pgqueue_resume_redriven).
--- A dead letter that was
--- redriven is left out, and so is one that another session redrives right now. One statement
+-- A dead letter that was redriven is left out, and so is one that another session redrives right now. One statement
 -- enqueues all, so that they arrive together.
 -- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07
 --   invalid argument.

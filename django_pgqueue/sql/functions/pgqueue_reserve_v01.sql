@@ -44,7 +44,7 @@ BEGIN
             ELSE 0
         END;
         -- A row is waited for by two locks, the place behind others that wait and then the row, and lock_timeout bounds
-        --   each of the two. So a try takes half of the rest. It is counted without the clock, too, which may be set
+        -- each of the two. So a try takes half of the rest. It is counted without the clock, too, which may be set
         -- back.
         LOOP
             v_began_at := clock_timestamp();

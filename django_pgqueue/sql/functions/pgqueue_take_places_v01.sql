@@ -1,9 +1,9 @@
--- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, and which
--- messages are set aside.
+-- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, which
+-- messages are set aside, and which one tries while its breaker is open.
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
--- Locks: none beyond those that the callers hold.
+-- Locks: messages of the same channels, SKIP LOCKED (pgqueue_set_aside_behind).
 CREATE FUNCTION pgqueue_take_places(
     p_rooms pgqueue_room[], p_places pgqueue_place[], p_aside pgqueue_place[], p_now timestamptz
 )
@@ -13,9 +13,15 @@ AS $$
 DECLARE
     v_ready bigint[];
     v_channels bigint[];
+    v_costs bigint[];
 BEGIN
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.tries) THEN
+        INSERT INTO pgqueue_breaker_change (limit_id, at, change, message_id)
+        SELECT p.limit_id, clock_timestamp(), 'tried', p.message_id
+        FROM unnest(p_places) AS p JOIN unnest(p_rooms) AS u ON u.limit_id = p.limit_id AND u.tries;
     END IF;
     INSERT INTO pgqueue_meter AS r (limit_id, tokens, filled_at, place_floor)
     SELECT u.limit_id, u.tokens, p_now, u.place_floor FROM unnest(p_rooms) AS u
@@ -46,15 +52,20 @@ BEGIN
                     THEN interval '10 milliseconds' ELSE interval '1 second' END END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.id AS channel_id, m.status
+            RETURNING m.id, c.id AS channel_id, m.status, m.cost
         )
-        SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id) INTO v_ready, v_channels
+        SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id),
+            array_agg(-coalesce(a.cost, 1)::bigint)
+        INTO v_ready, v_channels, v_costs
         FROM aside AS a;
         IF v_ready IS NOT NULL THEN
             PERFORM pgqueue_announce(v_ready);
         END IF;
+        -- The rates of channels and queues were charged when the messages were taken.
+        PERFORM pgqueue_adjust_rates(v_channels, v_costs);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
+        PERFORM pgqueue_set_aside_behind(p_aside);
     END IF;
 END;
 $$;

@@ -1,4 +1,4 @@
--- Answers a bulk enqueue of which nothing is written, because some of its messages are refused.
+-- Returns the answer of a bulk enqueue that writes nothing, because some of its messages are refused.
 -- Caller: pgqueue_enqueue_many.
 -- p_refusals: as in pgqueue_enqueue_look.
 -- Returns one row for each message, in the order of place: its refusal, or the outcome withheld.

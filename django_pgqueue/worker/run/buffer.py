@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -13,9 +13,10 @@ from django_pgqueue.worker.run.waiting_list import Alike, WaitingList
 class Buffer:
     """Hold messages between the dispatch, which puts them, and the threads, which wait for them.
 
-    ``concurrency``: the number of threads. ``batch``: the most messages of one dequeue. ``limits``: of handlers with
-    ``concurrency``. ``wake``: called when there is room for more messages. ``alike``: whether one call may take both
-    deliveries, if their handler is the same. ``running``: messages that run now. ``closed``: nothing more may start.
+    ``concurrency``: the number of threads. ``batch``: the most messages of one dequeue. ``limits``: the limits of
+    handlers that have a ``concurrency``. ``wake``: called when there is room for more messages. ``alike``: whether one
+    call may take two deliveries of one handler together. ``running``: messages that run now. ``closed``: nothing more
+    may start.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Buffer:
         with self._lock:
             return self._waiting.most(self.running)
 
-    def put(self, deliveries: Iterable[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Delivery]) -> None:
         """Add messages, and wake the threads that wait for one."""
         self._waiting.put(deliveries)
 
@@ -85,6 +86,10 @@ class Buffer:
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them."""
+        return self._waiting.withdraw(matches)
 
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""

@@ -38,9 +38,9 @@ class Dispatch:
     event loop can hold; if not, for as many as both sides can hold, except for a larger look from time to time.
     Messages that one side cannot hold go back to the queue for a second.
 
-    ``limits``: of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
-    ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
-    go back.
+    ``limits``: the limits of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or
+    ``drain``. ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
+    messages that go back.
     """
 
     def __init__(
@@ -122,17 +122,15 @@ class Dispatch:
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
-        asynchronous = [delivery for delivery in deliveries if has_async_handler(delivery)]
-        if asynchronous:
-            self._careful = CAREFUL_SECONDS
-            self._async_until = time.monotonic() + RECENT_SECONDS
-        if len(asynchronous) == len(deliveries):
-            self._give(self._loop, deliveries)
+        names = asynchronous_names(deliveries)
+        if not names:
+            self._give(self._buffer, deliveries)
             return
-        sync = [delivery for delivery in deliveries if not has_async_handler(delivery)] if asynchronous else deliveries
-        if asynchronous:
-            self._give(self._loop, asynchronous)
-        self._give(self._buffer, sync)
+        self._careful = CAREFUL_SECONDS
+        self._async_until = time.monotonic() + RECENT_SECONDS
+        self._give(self._loop, [delivery for delivery in deliveries if delivery.handler in names])
+        if sync := [delivery for delivery in deliveries if delivery.handler not in names]:
+            self._give(self._buffer, sync)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""
@@ -164,6 +162,13 @@ class Dispatch:
         delivery.cancellation.request()
         self._loop.cancel(delivery)
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them. From any thread."""
+        waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
+        for delivery in waiting:
+            self._limits.gone(delivery)
+        return [*self._suspects.withdraw(matches), *self._limits.withdraw(matches), *waiting]
+
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]
@@ -175,7 +180,7 @@ class Dispatch:
         return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
 
 
-def has_async_handler(delivery: Delivery) -> bool:
-    """Return whether the handler of the delivery is async; False if this process does not have it."""
-    handler = handlers.find(delivery.handler)
-    return handler is not None and handler.asynchronous
+def asynchronous_names(deliveries: list[Delivery]) -> set[str]:
+    """Return the names of those handlers of the deliveries that are async. This process may lack some of the others."""
+    known = map(handlers.find, {delivery.handler for delivery in deliveries})
+    return {handler.name for handler in known if handler is not None and handler.asynchronous}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django_pgqueue import handlers
@@ -47,7 +48,7 @@ class HandlerLimits:
     def split(self, deliveries: list[Delivery]) -> tuple[list[Delivery], dict[int, list[Delivery]]]:
         """Return the messages that may stay, and those to return to the queue, by their delay in seconds."""
         names = {delivery.handler for delivery in deliveries}
-        limits = {name: limit for name in names if (limit := limit_of(name)) is not None}
+        limits = {name: limit for name in names if (limit := concurrency_of(name)) is not None}
         if not limits:
             return deliveries, {}
         stay: list[Delivery] = []
@@ -131,6 +132,18 @@ class HandlerLimits:
             with self._lock:
                 state.here -= 1
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the parked messages that match, and return them."""
+        found: list[Delivery] = []
+        with self._lock:
+            for state in self._states.values():
+                taken = [delivery for delivery in state.parked if matches(delivery)]
+                for delivery in taken:
+                    state.parked.remove(delivery)
+                state.here -= len(taken)
+                found += taken
+        return found
+
     def clear(self) -> list[Delivery]:
         """Remove the parked messages, and return them."""
         with self._lock:
@@ -140,7 +153,7 @@ class HandlerLimits:
         return left
 
 
-def limit_of(name: str) -> int | None:
+def concurrency_of(name: str) -> int | None:
     """Return how many messages of the handler may run at once: its concurrency times its batch; None: no limit."""
     handler = handlers.find(name)
     return None if handler is None or handler.concurrency is None else handler.concurrency * (handler.batch or 1)

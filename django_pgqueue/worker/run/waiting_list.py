@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -18,10 +18,10 @@ Alike = Callable[[Delivery, Delivery], bool]
 class WaitingList:
     """Hold enough messages to keep ``concurrency`` handlers busy for a moment; the buffer and the event loop have one.
 
-    ``batch``: the most messages of one dequeue. ``limits``: of handlers with ``concurrency``. ``find``: returns the
-    handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their handler is the
-    same; None: always. ``lock``, ``changed``: the lock of the list, and its condition for threads that wait for
-    messages. It is safe for threads.
+    ``batch``: the most messages of one dequeue. ``limits``: the limits of handlers with ``concurrency``. ``find``:
+    returns the handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their
+    handler is the same; None: always. ``lock``, ``changed``: the lock of the list, and its condition for threads that
+    wait for messages. It is safe for threads.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class WaitingList:
         """Return how many messages may be put that :meth:`room` did not ask for, while ``running`` run."""
         return self._pace.most(len(self._waiting), running)
 
-    def put(self, deliveries: Iterable[Delivery]) -> None:
-        """Add messages, and wake the threads that wait for some."""
+    def put(self, deliveries: Sequence[Delivery]) -> None:
+        """Add messages, and wake a waiting thread for each."""
         with self.lock:
             self._waiting.extend(deliveries)
-            self.changed.notify_all()
+            self.changed.notify(len(deliveries))
 
     def take(self, *, takers: int = 1) -> tuple[Handler | None, list[Delivery]] | None:
         """Return the next message that may start with its handler, or a batch of one handler; None: there is none.
@@ -106,6 +106,15 @@ class WaitingList:
                     del self._waiting[place]
                     return True
         return False
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match, and return them."""
+        with self.lock:
+            found = [delivery for delivery in self._waiting if matches(delivery)]
+            for delivery in found:
+                self._waiting.remove(delivery)
+            self.changed.notify_all()
+        return found
 
     def clear(self) -> list[Delivery]:
         """Remove all messages, and return them."""

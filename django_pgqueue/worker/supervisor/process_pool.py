@@ -26,10 +26,10 @@ MOST_FAILED_STARTS = 3
 class ProcessPool:
     """Hold the children of a supervisor, and start, watch, stop and replace them.
 
-    ``orders``: of each child. ``processes``: their number. ``on_frame``: called with a child and each frame that it
-    sends. ``on_end``: called with a child that has ended, its exit status, and the messages that it had begun.
-    ``nudge``: wakes the supervisor, because a child has ended. ``clean``: whether all children that were to end had the
-    exit status 0.
+    ``orders``: those of each child. ``processes``: the number of children. ``on_frame``: called with a child and each
+    frame that it sends. ``on_end``: called with a child that has ended, its exit status, and the messages that it had
+    begun. ``nudge``: wakes the supervisor, because a child has ended. ``clean``: whether all children that were to end
+    had the exit status 0.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ LOOK_SECONDS = 0.5
 class Supervisor:
     """Start worker processes, extend their leases, watch them and replace them; ``runqueueworker`` runs one.
 
-    ``orders``: of the children. ``processes``: their number. ``companion``: makes the service that runs beside them
-    (the maintenance loop), given a function that wakes all children. ``reload``: replace the children when a file
-    changes. ``vitals``: reports the health to probes.
+    ``orders``: those of the children. ``processes``: the number of children. ``companion``: makes the service that runs
+    beside them (the maintenance loop), given a function that wakes all children. ``reload``: replace the children when
+    a file changes. ``vitals``: reports the health to probes.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Supervisor:
             case ("hold", leases, since):
                 self._keeper.hold(leases.held(child.name), since)
             case ("release", leases):
-                self._keeper.release(leases.held(child.name))
+                self._keeper.forget(leases.keys())
             case ("settling", leases, now):
                 self._keeper.settling(leases.held(child.name), now)
             case ("report", report, database_error):

@@ -10,7 +10,7 @@ from typing import Any
 
 from verification.chaos.history import Recorder
 
-from .session import Session
+from .session import ActorSession
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Actor:
         self.name = name
         self.random = random.Random(f"{stage.seed}/{name}")
         self.recorder = Recorder(stage.folder, name)
-        self.session = Session(stage.url, f"chaos {name}")
+        self.session = ActorSession(stage.url, f"chaos {name}")
 
     def step(self) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A session that comes back, and an honest word for each way in which a call can end."""
+"""Hold a session that connects again, and record how each call ended."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ChaosConnection(psycopg.Connection[Any]):
     chaos_open = False
 
 
-class Session:
-    """One connection to ``url``, taken again when it broke. Not for several threads.
+class ActorSession:
+    """Hold one connection to ``url``, and connect again when it broke. Not for several threads.
 
     ``broke``: whether the last call ended without an answer of the queue's.
     """
@@ -35,7 +35,7 @@ class Session:
         self.broke = False
 
     def call(self, call: Call, work: Callable[[ChaosConnection], T]) -> T | None:
-        """Run the work, which ends the call with ok; any other end is written down here. None: it did not work."""
+        """Run the work, which ends the call with ok; any other end is recorded here. None: it failed."""
         try:
             self.broke = False
             session = self.connection()

@@ -152,11 +152,11 @@ NoCircle == \A circle \in (SUBSET Transactions) \ {{}} :
     ~\A t \in circle : Waits(t) /\ owner[Current(t).row] \in circle
 
 \* F10: each worker goes on, however long a transaction that has only enqueued stays open.
-NobodyWaitsForProducers == \A t \in Transactions :
+NoCallWaitsForProducers == \A t \in Transactions :
     Blocked(t) /\ tx[t].call.kind \in {"settle", "dequeue", "sweep", "stream claim", "plain enqueue"}
     => tx[owner[Current(t).row]].did \cap {"settle", "dequeue", "sweep", "stream claim"} # {}
 
-\* "Waits for: nobody" in the table of the documentation.
+\* "Waits for: no other transaction" in the table of the documentation.
 SomeNeverWait == \A t \in Transactions : Blocked(t) => tx[t].call.kind \notin {"plain enqueue", "dequeue", "sweep"}
 
 \* ChannelBusy is only for who comes to a smaller channel with a later call.

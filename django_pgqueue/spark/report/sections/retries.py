@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from django_pgqueue.charts import bars, value_text
+from django_pgqueue.spark.report.choice import handler_rows
 from django_pgqueue.spark.report.html import Section, html_paragraph, html_table
-from django_pgqueue.spark.report.read import Data, handlers, sums
+from django_pgqueue.spark.report.read import Data, sums
 from django_pgqueue.spark.report.sections.summary import part
 
 MOST_ROWS = 25
@@ -13,7 +14,7 @@ MOST_ROWS = 25
 def retries(data: Data) -> Section:
     """Return the section: the time of failed attempts, by handler, as a chart and a table."""
     columns = ["completed", "dead", "attempts", "retries", "run_seconds", "retry_seconds"]
-    rows = [row for row in sums(handlers(data.by_day), ["queue", "handler"], columns) if row["attempts"]]
+    rows = [row for row in sums(handler_rows(data.by_day), ["queue", "handler"], columns) if row["attempts"]]
     rows.sort(key=lambda row: (-row["retry_seconds"], -row["run_seconds"]))
     several = len(data.queues) > 1
     chart = bars(

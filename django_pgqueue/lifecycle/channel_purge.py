@@ -1,4 +1,4 @@
-"""purge: archive the messages that wait on a channel."""
+"""channel_purge: archive the messages that wait on a channel."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from django_pgqueue.lifecycle.arguments import checked_text, checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import ask
 
-SQL = "SELECT messages, refusal FROM pgqueue_purge(%s::text, %s::text, %s::integer)"
+SQL = "SELECT messages, refusal FROM pgqueue_channel_purge(%s::text, %s::text, %s::integer)"
 
 
-def purge(*, channel: str, queue: str = "default", limit: int = 10_000, using: str | None = None) -> int:
+def channel_purge(*, channel: str, queue: str = "default", limit: int = 10_000, using: str | None = None) -> int:
     """Move ready and scheduled messages of a channel to the archive as ``purged``. Returns how many: call again until
     0.
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, purge
+from django_pgqueue import NewMessage, channel_purge, channel_set, complete, dequeue, enqueue, enqueue_many
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.support.messages import places
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 def test_ready_and_scheduled_messages_go_to_the_archive_as_purged():
     ready, later = enqueue("h", {"n": 1}), enqueue("h", delay=timedelta(hours=1))
-    assert purge(channel="default") == 2
+    assert channel_purge(channel="default") == 2
     assert places(ready.id) == places(later.id) == ["archive"]
     assert set(ArchivedMessage.objects.values_list("outcome", "attempts")) == {("purged", 0)}
     assert ArchivedMessage.objects.get(pk=ready.id).payload == {"n": 1}
@@ -27,7 +27,7 @@ def test_leased_messages_are_left_to_their_holder():
     enqueue("h", "first")
     [held] = dequeue()
     enqueue("h", "second")
-    assert purge(channel="default") == 1
+    assert channel_purge(channel="default") == 1
     assert places(held.id) == ["live"]
     assert complete(held) == {held.id}
 
@@ -37,20 +37,20 @@ def test_other_channels_are_left_alone():
     channel_set(channel="default", queue="emails")
     enqueue("h")
     kept = [enqueue("h", channel="other"), enqueue("h", queue="emails")]
-    assert purge(channel="default") == 1
+    assert channel_purge(channel="default") == 1
     assert set(Message.objects.values_list("id", flat=True)) == {answer.id for answer in kept}
 
 
 def test_it_purges_a_part_at_a_time_the_oldest_first():
     answers = enqueue_many(NewMessage(handler="h") for _ in range(5))
-    assert [purge(channel="default", limit=2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [channel_purge(channel="default", limit=2) for _ in range(4)] == [2, 2, 1, 0]
     assert places(answers[0].id) == ["archive"]
 
 
 def test_new_messages_are_served_after_a_purge():
     enqueue_many(NewMessage(handler="h") for _ in range(5))
     dequeue()
-    purge(channel="default")
+    channel_purge(channel="default")
     enqueue("h", "after")
     assert [delivery.payload for delivery in dequeue(limit=5)] == ["after"]
 
@@ -59,20 +59,20 @@ def test_a_purge_frees_room_and_keys():
     channel_set(channel="default", max_size=2)
     enqueue("h", dedupe_key="k")
     enqueue("h")
-    purge(channel="default")
+    channel_purge(channel="default")
     assert enqueue("h", dedupe_key="k").created
     assert enqueue("h").created
 
 
 def test_an_unknown_channel_is_refused():
     with refused(ChannelNotFound):
-        purge(channel="nowhere")
+        channel_purge(channel="nowhere")
 
 
 def test_a_limit_that_is_none_is_refused():
     enqueue("h")
     with refused(InvalidMessage):
-        purge(channel="default", limit=-1)
+        channel_purge(channel="default", limit=-1)
 
 
 def test_without_a_partition_for_today_nothing_is_lost():
@@ -82,7 +82,7 @@ def test_without_a_partition_for_today_nothing_is_lost():
     )
     sql(f"DROP TABLE {partition}")
     with refused(PartitionMissing):
-        purge(channel="default")
+        channel_purge(channel="default")
     assert places(sent.id) == ["live"]
 
 
@@ -91,11 +91,11 @@ def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     enqueue("h")
     other = connect()
     taken = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
-    assert purge(channel="default") == 0
+    assert channel_purge(channel="default") == 0
     other.commit()
     assert places(taken[0][0]) == ["live"]
 
 
 def test_it_is_a_function_of_the_database_too():
     enqueue("h")
-    assert sql("SELECT * FROM pgqueue_purge('default', 'default', p_limit => 10)") == [(1, "purged", None)]
+    assert sql("SELECT * FROM pgqueue_channel_purge('default', 'default', p_limit => 10)") == [(1, "purged", None)]

@@ -1,0 +1,188 @@
+"""Dead letters of an ordered channel: the channel goes on or pauses, and a redrive puts them back at their place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_pgqueue import (
+    NewMessage,
+    channel_pause,
+    channel_resume,
+    channel_set,
+    complete,
+    dead_letter,
+    dequeue,
+    discard,
+    enqueue_many,
+    redrive,
+    sweep,
+)
+from django_pgqueue.models import Channel, DeadLetter
+from tests.lifecycle.ordered import HOUR, fail, numbers
+from tests.support.messages import enqueue_backlog, enqueue_numbered, live
+from tests.support.moments import expire, pass_time
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_dead_letter_lets_the_channel_go_on():
+    enqueue_backlog("default", 2)
+    dead_letter(dequeue(limit=10), reason="refused")
+    assert numbers(dequeue(limit=10)) == [1]
+
+
+def test_a_dead_letter_pauses_the_channel_if_that_is_its_policy():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2, max_attempts=1)
+    [first] = dequeue(limit=10)
+    fail(first)
+    assert dequeue(limit=10) == []
+    channel = Channel.objects.get(name="default")
+    assert channel.paused_at is not None
+    assert channel.pause_reason == f"message {first.id} became a dead letter (failed)"
+    channel_resume(channel="default")
+    assert numbers(dequeue(limit=10)) == [1]
+
+
+def test_a_poisonous_message_pauses_the_channel_too():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2, max_attempts=1)
+    expire(*dequeue(limit=10))
+    sweep()
+    assert dequeue(limit=10) == []
+    assert Channel.objects.get(name="default").pause_reason.endswith("(poison)")
+
+
+def test_each_dead_letter_pauses_the_channel_once():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 3)
+    for number in range(2):
+        [delivery] = dequeue(limit=10)
+        assert delivery.payload == number
+        dead_letter(delivery, reason="refused")
+        assert dequeue(limit=10) == []
+        channel_resume(channel="default")
+    assert numbers(dequeue(limit=10)) == [2]
+
+
+def test_the_end_of_an_operators_pause_does_not_end_that_of_a_dead_letter():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2)
+    [first] = dequeue(limit=10)
+    channel_pause(channel="default", reason="lunch", until=timezone.now() + HOUR)
+    dead_letter(first, reason="refused")
+    pass_time(hours=2)
+    sweep()
+    assert dequeue(limit=10) == []
+    assert Channel.objects.get().pause_reason == f"lunch; message {first.id} became a dead letter (refused)"
+
+
+def test_a_redrive_does_not_end_a_pause_that_was_there_before_the_dead_letter():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2)
+    [first] = dequeue(limit=10)
+    channel_pause(channel="default")
+    dead_letter(first, reason="refused")
+    redrive([first.id])
+    assert dequeue(limit=10) == []
+    assert Channel.objects.get().pause_reason == f"paused; message {first.id} became a dead letter (refused)"
+
+
+def test_a_message_that_an_operator_discards_does_not_pause_its_channel():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2)
+    discard(dequeue(limit=10)[0].id)
+    assert numbers(dequeue(limit=10)) == [1]
+
+
+def test_the_policy_is_for_ordered_channels():
+    channel_set(channel="default", on_dead="pause")
+    enqueue_backlog("default", 2)
+    dead_letter(dequeue(), reason="refused")
+    assert numbers(dequeue()) == [1]
+
+
+def test_a_redrive_ends_the_pause_and_the_dead_letter_is_the_next():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 3)
+    [first] = dequeue(limit=10)
+    dead_letter(first, reason="refused")
+    assert dequeue(limit=10) == []
+    redrive([first.id])
+    served = []
+    for _ in range(3):
+        [delivery] = dequeue(limit=10)
+        served.append(delivery.payload)
+        complete(delivery)
+    assert served == [0, 1, 2]
+
+
+def test_a_redrive_leaves_an_operators_pause():
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2)
+    [first] = dequeue(limit=10)
+    dead_letter(first, reason="refused")
+    channel_pause(channel="default", reason="I am looking into it")
+    redrive([first.id])
+    assert dequeue(limit=10) == []
+    channel_resume(channel="default")
+    assert numbers(dequeue(limit=10)) == [0]
+
+
+@pytest.mark.usefixtures("ordered")
+def test_redriven_messages_come_in_their_old_order_before_those_that_wait():
+    enqueue_many(NewMessage(handler="h", payload=number) for number in range(6))
+    for _ in range(3):
+        dead_letter(dequeue(limit=10), reason="refused")
+    redrive(reversed([letter.id for letter in DeadLetter.objects.order_by("id")]))
+    served = []
+    for _ in range(6):
+        [delivery] = dequeue(limit=10)
+        served.append(delivery.payload)
+        complete(delivery)
+    assert served == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_second_redrive_goes_to_the_same_place():
+    enqueue_numbered(3)
+    [first] = dequeue(limit=10)
+    place = live(first.id, "dequeue_at")
+    dead_letter(first, reason="refused")
+    places = []
+    letter = first.id
+    for _ in range(3):
+        [letter] = redrive([letter]).values()
+        places.append(live(letter, "dequeue_at"))
+        [again] = dequeue(limit=10)
+        assert again.id == letter
+        fail(again, timedelta(0))
+        dead_letter(dequeue(limit=10), reason="refused")
+    assert places == [place - timedelta(microseconds=1)] * 3
+    assert numbers(dequeue(limit=10)) == [1]
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_redrive_for_later_or_to_another_channel_joins_at_its_time():
+    channel_set(channel="other", ordered=True)
+    enqueue_numbered(3)
+    old = []
+    for _ in range(2):
+        [delivery] = dequeue(limit=10)
+        old.append(delivery.id)
+        dead_letter(delivery, reason="refused")
+    redrive(old[:1], channel="other")
+    redrive(old[1:], times=[timezone.now() + HOUR])
+    assert sorted((d.channel, d.payload) for d in dequeue(limit=10)) == [("default", 2), ("other", 0)]
+
+
+def test_a_redrive_of_a_channel_without_order_joins_at_the_end():
+    enqueue_numbered(2)
+    [first] = dequeue()
+    dead_letter(first, reason="refused")
+    redrive([first.id])
+    assert numbers(dequeue(limit=2)) == [1, 0]
