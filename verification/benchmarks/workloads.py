@@ -166,7 +166,7 @@ def _queue_limits(plan: Plan) -> list[Contest]:
 
     def contest(title: str, run: Callable[..., Figures]) -> Contest:
         return Contest(
-            f"{title}, by a limit that is never reached, and by order keys", "messages/s", "no limit",
+            f"{title}, by a limit that is never reached", "messages/s", "no limit",
             {name: partial(run, limits=script) for name, script in limits.items()},
         )  # fmt: skip
 
