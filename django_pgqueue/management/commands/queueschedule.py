@@ -98,7 +98,10 @@ class Command(ActingCommand):
             raise CommandError("The run created no message: see the outcome above.")
 
     def set(self, row: QuerySet[Schedule], name: str, plan: dict[str, Any], facts: dict[str, Any]) -> str:
-        """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept."""
+        """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept.
+
+        Raises CommandError for a schedule that code declares.
+        """
         if "cron" in plan or "every" in plan:
             plan = {"cron": None, "every": None, **plan}
         found = row.first()
