@@ -19,7 +19,7 @@ from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.channel_form import ChannelForm
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
-from django_pgqueue.admin.live_counts import live_counts
+from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
 from django_pgqueue.admin.tenant import TenantAdmin
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_purge import channel_purge
@@ -58,6 +58,7 @@ class ChannelChangeList(LeanChangeList):
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
     list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown", "waiting_for_limit"]
+    list_display += ["waiting_for_order_key"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
@@ -163,6 +164,10 @@ class ChannelAdmin(TenantAdmin):
     def waiting_for_limit(self, channel: Any) -> str:
         return self.count(channel, channel.live.waiting_for_limit, waits_for="limit")
 
+    @admin.display(description=_("keyed"))
+    def waiting_for_order_key(self, channel: Any) -> str:
+        return self.count(channel, channel.live.waiting_for_order_key, waits_for="key")
+
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, channel: Channel) -> str | None:
         """Return the limits that are set, with commas between them; None if none is."""
@@ -188,10 +193,7 @@ class ChannelAdmin(TenantAdmin):
     def live_messages(self, channel: Channel) -> str:
         """Count the live messages by status, now, and link them to their list."""
         counts = live_counts([channel.pk], using=alias(None))[channel.pk]
-        text = _(
-            "%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit"
-        )
-        return self.link(text % asdict(counts), "message_changelist", channel=channel.pk)
+        return self.link(LIVE_TEXT % asdict(counts), "message_changelist", channel=channel.pk)
 
     @admin.display(description=_("settled messages"))
     def settled_messages(self, channel: Channel) -> str:
@@ -264,8 +266,7 @@ class ChannelAdmin(TenantAdmin):
         """Return the first channels with the messages that would be purged."""
         shown = list(channels[:SHOWN_ROWS])
         counts = live_counts([channel.pk for channel in shown], using=channels.db)
-        text = _("%(ready)s ready, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit")
-        return [(str(channel), text % asdict(counts[channel.pk])) for channel in shown]
+        return [(str(channel), WAITING_TEXT % asdict(counts[channel.pk])) for channel in shown]
 
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:

@@ -10,7 +10,8 @@ from django_pgqueue.admin import rendering
 from django_pgqueue.lifecycle.explain import Reason
 
 # Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
-BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "unknown", "worker_silent"}
+BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "order_key_unreleased", "unknown",
+       "worker_silent"}  # fmt: skip
 GOOD = {"completed", "empty", "in_line"}
 INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
 

@@ -1,4 +1,4 @@
-"""Filter shared limits by their state, and messages by the limit that they wait for."""
+"""Filter shared limits by their state, and messages by what they wait for."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class WaitingFilter(ChannelNameFilter):
     """Filter by the shared limit that messages wait for; the list of limits links here. They have an index.
 
-    ``limit``: messages that wait for any; ``time``: scheduled messages that wait for none.
+    ``limit``: messages that wait for any; ``key``: those that wait for their order key; ``time``: other scheduled ones.
     """
 
     title = _("waits for")
     parameter_name = "waits_for"
-    groups = {"limit": _("any shared limit"), "time": _("its time")}
+    groups = {"limit": _("any shared limit"), "key": _("its order key"), "time": _("its time")}
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
         value, chosen = self.value(), self.limit_id()
@@ -46,8 +46,10 @@ class WaitingFilter(ChannelNameFilter):
                 return queryset
             case "limit":
                 return queryset.filter(waits_for__gte=0)
+            case "key":
+                return queryset.filter(waits_for=-1)
             case "time":
-                return queryset.filter(status=Message.Status.SCHEDULED).exclude(waits_for__gte=0)
+                return queryset.filter(status=Message.Status.SCHEDULED, waits_for=None)
         chosen = self.limit_id()
         return queryset.none() if chosen is None else queryset.filter(waits_for=chosen)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
@@ -62,8 +63,8 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Why is it not running?"), {"fields": ["explanation"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
-        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "order_key", "cancel_reason"]}),
-        (_("Shared limits"), {"fields": ["limits_shown", "waits_for_shown", "cost"]}),
+        (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
+        (_("Limits and order"), {"fields": ["limits_shown", "waits_for_shown", "order_key", "cost"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": [*TIMES]}),
     ]
@@ -109,7 +110,13 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("waits for"))
     def waits_for_shown(self, message: Message) -> str:
-        """Return the limit that the message waits for; one that is dropped has no name any more."""
+        """Return the limit, or the message of its order key, that the message waits for.
+
+        A limit that is dropped has no name any more.
+        """
+        if message.waits_for == -1:
+            first = first_of_key(message, using=alias(None))
+            return self.link(_("message %d of its order key") % first, "message_change", first)
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
             return str(self.get_empty_value_display())
@@ -187,3 +194,10 @@ class MessageAdmin(BulkActionsAdmin):
     @admin.action(description=_("Release the leases of selected messages"), permissions=["release"])
     def release_leases(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_actions.RELEASE)
+
+
+def first_of_key(message: Message, *, using: str) -> int:
+    """Return the id of the message whose turn it is among those of an order key, as pgqueue_first_of_key does."""
+    found = Message.objects.using(using).filter(channel=message.channel_id, order_key=message.order_key)
+    order = Coalesce("leased_at", "last_leased_at"), Coalesce("order_place", "id")
+    return found.order_by(*order).values_list("pk", flat=True).first() or message.pk

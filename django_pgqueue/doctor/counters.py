@@ -1,4 +1,4 @@
-"""Compare counts, floors and places in the line with the messages. ``repair`` repairs all of them."""
+"""Compare counts, floors, places in the line and order keys with the messages. ``repair`` repairs all of them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(), to repai
 
 
 def examine_counters(using: str, limits: Limits) -> Iterator[Finding]:
-    """Report counts, floors and places that disagree with the messages."""
+    """Report what the queue keeps beside its messages where it disagrees with them."""
     wrong = [row for row in call(using, SIZES, {"most": limits.most}) if row[2] != row[3]]
     if wrong:
         yield wrong_counts(wrong)
@@ -101,6 +101,8 @@ def examine_counters(using: str, limits: Limits) -> Iterator[Finding]:
         yield out_of_line(hidden)
     if parked := [row for row in found if row[2] == "parked"]:
         yield parked_for_nothing(parked)
+    if unreleased := [row for row in found if row[2] == "unreleased"]:
+        yield unreleased_keys(unreleased)
 
 
 def places(rows: list[tuple[Any, ...]]) -> list[str]:
@@ -195,6 +197,19 @@ def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
         "PRUNE_INTERVAL.",
         MEND,
         {"channels": len(rows), "shown": first_channels(rows), "seconds": longest(rows)},
+    )
+
+
+def unreleased_keys(rows: list[tuple[Any, ...]]) -> Finding:
+    """Report messages that wait for their order key although they are the next ones of it."""
+    channels = list(dict.fromkeys(row[:2] for row in rows))
+    return Finding(
+        "order_key_unreleased",
+        Severity.CRITICAL,
+        f"{len(rows)} message(s) of {list_text(places(channels))} wait for one before them of their order key, and "
+        "there is none: they and those behind them wait for ever.",
+        f"Messages were deleted by hand; discard or purge is the way to remove them. Run {MEND}",
+        {"messages": len(rows), "shown": first_channels(channels), "seconds": longest(rows)},
     )
 
 

@@ -13,7 +13,7 @@ from django_pgqueue.sql.call import call
 MOST_COUNTED_ROWS = 10_000
 
 SQL = """
-SELECT queue, ready, leased, scheduled, waiting_for_limit, dead, oldest, oldest_channel,
+SELECT queue, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead, oldest, oldest_channel,
     workers, paused, complete, unknown_handler
 FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 """
@@ -23,10 +23,11 @@ FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 class QueueHealth:
     """Report one queue: its messages by state, its oldest ready message, and its workers.
 
-    ``waiting_for_limit``: messages that wait for a full shared limit; ``scheduled``: those that wait for their time.
-    ``oldest_age``: how long ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the
-    live ones that serve the queue. ``complete``: False if there are more messages than were counted; the numbers are
-    then lower bounds. ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
+    ``waiting_for_limit``: messages that wait for a full shared limit; ``waiting_for_order_key``: those that wait for
+    the message before them of their order key; ``scheduled``: those that wait for their time. ``oldest_age``: how long
+    ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the live ones that serve the
+    queue. ``complete``: False if there are more messages than were counted; the numbers are then lower bounds.
+    ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
     """
 
     queue: str
@@ -34,6 +35,7 @@ class QueueHealth:
     leased: int
     scheduled: int
     waiting_for_limit: int
+    waiting_for_order_key: int
     dead: int
     oldest_age: timedelta | None
     oldest_channel: str | None

@@ -10,7 +10,7 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 SQL = """
-SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, dead, oldest, newest, total
+SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead, oldest, newest, total
 FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 """
 
@@ -19,8 +19,9 @@ FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 class ChannelMetrics:
     """Report one channel: its messages by state, and the ages of its oldest and newest ready messages.
 
-    ``waiting_for_limit``: messages that wait for a full shared limit; ``scheduled``: those that wait for their time.
-    ``total``: messages ever enqueued; None if it was not asked for.
+    ``waiting_for_limit``: messages that wait for a full shared limit; ``waiting_for_order_key``: those that wait for
+    the message before them of their order key; ``scheduled``: those that wait for their time. ``total``: messages ever
+    enqueued; None if it was not asked for.
     """
 
     queue: str
@@ -29,6 +30,7 @@ class ChannelMetrics:
     leased: int
     scheduled: int
     waiting_for_limit: int
+    waiting_for_order_key: int
     dead: int
     oldest_age: timedelta | None
     newest_age: timedelta | None

@@ -1,4 +1,4 @@
-"""repair: repair counts, floors and places in the line that disagree with the messages."""
+"""repair: repair counts, floors, places in the line and order keys that disagree with the messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from django_pgqueue.sql.call import call
 
 @dataclass(frozen=True, slots=True)
 class RepairCounts:
-    """Count the repairs: counts of live messages, floors of leases, and places in the line that were wrong."""
+    """Count the repairs: counts of live messages, floors of leases, and places in the line that were wrong.
+
+    ``places`` also counts messages that waited for their order key although they were the next ones of it.
+    """
 
     counts: int
     lease_floors: int

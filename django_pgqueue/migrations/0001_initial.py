@@ -111,6 +111,7 @@ class Migration(migrations.Migration):
                 ('leased', models.BigIntegerField()),
                 ('scheduled', models.BigIntegerField()),
                 ('waiting_for_limit', models.BigIntegerField()),
+                ('waiting_for_order_key', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('oldest_at', models.DateTimeField(null=True)),
             ],

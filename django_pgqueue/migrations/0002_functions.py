@@ -199,6 +199,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_schedule_fire", 1),
         InstallFunction("pgqueue_schedule_prune", 1),
         InstallFunction("pgqueue_schedule_run", 1),
+        InstallFunction("pgqueue_set_aside_behind", 1),
         InstallFunction("pgqueue_settled_before", 1),
         InstallFunction("pgqueue_share_limit", 1),
         InstallFunction("pgqueue_share_weights", 1),

@@ -7,7 +7,8 @@ class Backlog(models.Model):
     """The result of the last count: messages by state, and dead letters that were not redriven.
 
     ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``waiting_for_limit``: those that
-    wait for a full shared limit. ``oldest_at``: since when the oldest ready message has been due.
+    wait for a full shared limit. ``waiting_for_order_key``: those that wait for the message before them of their order
+    key. ``oldest_at``: since when the oldest ready message has been due.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")
@@ -16,6 +17,7 @@ class Backlog(models.Model):
     leased = models.BigIntegerField()
     scheduled = models.BigIntegerField()
     waiting_for_limit = models.BigIntegerField()
+    waiting_for_order_key = models.BigIntegerField()
     dead = models.BigIntegerField()
     oldest_at = models.DateTimeField(null=True)
 

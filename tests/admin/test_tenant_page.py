@@ -68,9 +68,10 @@ def test_a_released_channel_has_no_limits(admin_client: Client, tenant: Channel)
 
 
 def test_live_figures_are_linked(admin_client: Client, tenant: Channel) -> None:
-    enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(4))
+    enqueue_many(NewMessage(handler="h", channel="acme", order_key="invoice-7") for _ in range(5))
+    assert len(dequeue(limit=10)) == 1
+    enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(3))
     enqueue("h", channel="acme", delay=timedelta(hours=1))
-    dequeue(limit=1)
     limit_set("stripe", max_concurrency=1)
     limit_pause("stripe", reason="down")
     enqueue_many(NewMessage(handler="h", channel="acme", limits=["stripe"]) for _ in range(2))
@@ -80,6 +81,7 @@ def test_live_figures_are_linked(admin_client: Client, tenant: Channel) -> None:
         ("leased", 1, "status__exact=2"),
         ("scheduled", 1, "waits_for=time"),
         ("waiting for a limit", 2, "waits_for=limit"),
+        ("waiting for their order key", 4, "waits_for=key"),
     ):
         query = f"?channel={tenant.pk}&amp;{chosen}"
         assert f'<dt>{name}</dt><dd><a href="{address("message")}{query}">{count}</a></dd>' in html

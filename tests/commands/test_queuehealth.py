@@ -91,6 +91,13 @@ def test_messages_that_wait_for_a_shared_limit() -> None:
     assert 600 <= limit["oldest_seconds"] < 660
 
 
+def test_messages_that_wait_for_their_order_key() -> None:
+    for _ in range(3):
+        enqueue("h", order_key="invoice-7")
+    dequeue(limit=10)
+    assert run()[1].endswith(", 2 waiting for their order key\n")
+
+
 def test_a_queue_at_its_limit() -> None:
     queue_set("default", max_concurrency=1)
     dequeue()

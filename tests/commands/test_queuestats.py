@@ -30,10 +30,11 @@ def test_a_table_of_queues() -> None:
     pass_time(hours=1, minutes=2)
     queue_pause("mails")
     lines = run().splitlines()
-    assert lines[0].split() == ["queue", "ready", "leased", "scheduled", "limited", "dead", "oldest", "workers"]
-    assert lines[1].split()[:6] == ["default", "1", "0", "0", "0", "0"]
-    assert lines[1].split()[6].startswith("1:02:0")
-    assert lines[2].split() == ["mails", "0", "0", "0", "0", "0", "-", "0", "paused"]
+    columns = ["queue", "ready", "leased", "scheduled", "limited", "keyed", "dead", "oldest", "workers"]
+    assert lines[0].split() == columns
+    assert lines[1].split()[:7] == ["default", "1", "0", "0", "0", "0", "0"]
+    assert lines[1].split()[7].startswith("1:02:0")
+    assert lines[2].split() == ["mails", "0", "0", "0", "0", "0", "0", "-", "0", "paused"]
     assert len(lines) == 3
 
 

@@ -90,6 +90,8 @@ def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(
 def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -> None:
     limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
     enqueue_many(session, ["a"] * 3_000)
+    # Each one is cheaper than those before it, so that none is set aside with them.
+    session.execute("UPDATE pgqueue_message SET cost = 1000000 - id")
     assert dequeue(session)
 
     calls = 0
@@ -99,6 +101,18 @@ def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -
 
     assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") == 2_999
     assert calls > 3
+
+
+def test_a_backlog_behind_a_full_limit_leaves_the_line_in_a_few_calls(session: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
+    [first, *others] = enqueue_many(session, "a" * 2_000)
+    other = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
+    assert [taken.id for taken in dequeue(session)] == [first]
+
+    calls = [{taken.id for taken in dequeue(session)} for _ in range(10)]
+    assert {other} in calls
+    waiting = "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for IS NOT NULL AND status = 3"
+    assert one(session, waiting) == others
 
 
 def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -> None:

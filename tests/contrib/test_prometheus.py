@@ -72,8 +72,9 @@ def values(name: str) -> dict[tuple[str, ...], float]:
 def test_the_state_of_the_queues() -> None:
     assert values("pgqueue_messages") == {
         ("default", "ready"): 2, ("default", "leased"): 1, ("default", "scheduled"): 0,
-        ("default", "waiting_for_limit"): 0,
+        ("default", "waiting_for_limit"): 0, ("default", "waiting_for_order_key"): 0,
         ("mails", "ready"): 0, ("mails", "leased"): 0, ("mails", "scheduled"): 0, ("mails", "waiting_for_limit"): 0,
+        ("mails", "waiting_for_order_key"): 0,
     }  # fmt: skip
     assert values("pgqueue_dead_letters") == {("default",): 1, ("mails",): 0}
     assert values("pgqueue_oldest_ready_age_seconds")["default",] >= 600
@@ -100,6 +101,14 @@ def test_shared_limits_and_ordered_channels() -> None:
     pass_time(minutes=10)
     assert values("pgqueue_held_channels") == {("default",): 1, ("mails",): 0}
     assert values("pgqueue_held_channel_age_seconds")["default",] >= 600
+
+
+def test_messages_that_wait_for_their_order_key() -> None:
+    for _ in range(3):
+        enqueue("h", channel="acme", queue="mails", order_key="invoice-7")
+    assert len(dequeue("mails", limit=10)) == 1
+    found = values("pgqueue_messages")
+    assert (found["mails", "waiting_for_order_key"], found["mails", "scheduled"]) == (2, 0)
 
 
 def test_workers_and_the_server() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue, queue_set
+from django_pgqueue import channel_set, complete, dequeue, enqueue, explain_message, queue_set
 from django_pgqueue.lifecycle.repair import RepairCounts, repair
 from tests.doctor.conftest import Examine
 from tests.support.messages import enqueue_numbered
@@ -134,6 +134,35 @@ def test_a_channel_that_waits_for_a_limit_that_is_not_reached(found: Examine) ->
     assert repair() == RepairCounts(0, 0, 1)
     assert len(dequeue()) == 1
     assert found("counters") == {}
+
+
+def test_a_message_that_waits_for_one_of_its_key_that_was_deleted_by_hand(found: Examine) -> None:
+    first, second, third, other = (enqueue("h", order_key=key).id for key in ("k", "k", "k", "other"))
+    assert [delivery.id for delivery in dequeue(limit=5)] == [first, other]
+    pass_time(minutes=1)
+    assert found("counters") == {}
+    assert repair() == NOTHING
+    sql("DELETE FROM pgqueue_message WHERE id = %s", first)
+    assert dequeue(limit=5) == []
+    finding = found("counters")["order_key_unreleased"]
+    assert (finding.severity.word, finding.facts["messages"]) == ("critical", 1)
+    assert finding.facts["shown"] == [{"queue": "default", "channel": "default"}]
+    assert [reason.code for reason in explain_message(second)][:1] == ["order_key_unreleased"]
+    assert [reason.code for reason in explain_message(third)][:1] == ["waits_for_order_key"]
+    assert repair() == RepairCounts(0, 0, 1)
+    assert found("counters") == {}
+    assert [delivery.id for delivery in dequeue(limit=5)] == [second]
+
+
+def test_a_note_leads_to_the_next_message_of_a_key(found: Examine) -> None:
+    first, second = (enqueue("h", order_key="k").id for _ in range(2))
+    dequeue(limit=5)
+    pass_time(minutes=1)
+    sql("DELETE FROM pgqueue_message WHERE id = %s", first)
+    sql("INSERT INTO pgqueue_order_note SELECT channel_id, order_key FROM pgqueue_message WHERE id = %s", second)
+    assert found("counters") == {}
+    assert [reason.code for reason in explain_message(second)][:1] == ["waits_for_order_key"]
+    assert [delivery.id for delivery in dequeue(limit=5)] == [second]
 
 
 def test_until_arrivals_are_folded_nothing_is_reported_of_places(found: Examine) -> None:

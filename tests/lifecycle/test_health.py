@@ -31,7 +31,7 @@ def only(**options: object) -> QueueHealth:
 
 
 def test_a_queue_that_is_empty():
-    assert health() == [QueueHealth("default", 0, 0, 0, 0, 0, None, None, 0, False, True)]
+    assert health() == [QueueHealth("default", 0, 0, 0, 0, 0, 0, None, None, 0, False, True)]
 
 
 def test_every_state_is_counted_queue_by_queue():

@@ -24,6 +24,8 @@ from tests.support.moments import pass_time
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
+# Ready, leased, scheduled, waiting for a limit, waiting for their order key.
+COUNTS = (1, 1, 1, 3, 2)
 
 
 def only(**options: int) -> LimitHealth:
@@ -122,21 +124,25 @@ def test_a_queue_at_its_rate_and_a_paused_one() -> None:
     assert only().why == "paused"
 
 
-def test_a_message_that_waits_for_a_limit_is_counted_once_and_not_as_scheduled() -> None:
+def test_a_message_that_waits_for_a_limit_or_its_key_is_counted_once_and_not_as_scheduled() -> None:
     limit_set("stripe", max_concurrency=1)
     limit_pause("stripe", reason="down")
     enqueue_many([NewMessage(handler="h", limits=["stripe"])] * 3)
     enqueue("h", delay=timedelta(hours=1))
+    enqueue_many([NewMessage(handler="h", order_key="invoice-7")] * 3)
+    assert len(dequeue(limit=2)) == 1
     enqueue("h")
-    sql("UPDATE pgqueue_message SET waits_for = -1 WHERE dequeue_at > clock_timestamp() + interval '1 minute'")
     [queue] = health("default")
     [channel] = metrics(totals=True)
     for row in (queue, channel):
-        assert (row.ready, row.leased, row.scheduled, row.waiting_for_limit) == (1, 0, 1, 3)
-    assert channel.total == 5
+        assert (row.ready, row.leased, row.scheduled, row.waiting_for_limit, row.waiting_for_order_key) == COUNTS
+    assert channel.total == sum(COUNTS)
     value("SELECT pgqueue_measure('0')::text")
-    measured = sql("SELECT channel, ready, leased, scheduled, waiting_for_limit FROM pgqueue_backlog ORDER BY channel")
-    assert measured == [("default", 1, 0, 1, 3), (None, 1, 0, 1, 3)]
+    measured = sql(
+        "SELECT channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key FROM pgqueue_backlog "
+        "ORDER BY channel"
+    )
+    assert measured == [("default", *COUNTS), (None, *COUNTS)]
 
 
 def test_more_messages_of_a_limit_than_are_counted_are_not_complete() -> None:

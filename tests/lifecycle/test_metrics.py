@@ -30,7 +30,7 @@ def lengths(found: ChannelMetrics) -> tuple[int, ...]:
 
 def test_an_empty_channel_counts_nothing():
     [found] = metrics()
-    assert found == ChannelMetrics("default", "default", 0, 0, 0, 0, 0, None, None, 0)
+    assert found == ChannelMetrics("default", "default", 0, 0, 0, 0, 0, 0, None, None, 0)
 
 
 def test_every_state_is_counted():

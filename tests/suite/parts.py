@@ -118,7 +118,11 @@ REST = (
     Part(
         "model",
         "the queue beside a model of it, hundreds of cases",
-        tests=("verification/model_based/test_machine.py", "verification/model_based/test_pair.py"),
+        tests=(
+            "verification/model_based/test_keys.py",
+            "verification/model_based/test_machine.py",
+            "verification/model_based/test_pair.py",
+        ),
         parallel=True,
     ),
     Part("browser", "the admin in Chromium", tests=("tests/admin/browser",)),

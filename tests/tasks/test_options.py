@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import override_settings
 
-from django_pgqueue import Constant, Exponential, channel_set, handlers
+from django_pgqueue import Constant, Exponential, channel_set, complete, dequeue, handlers
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.tasks import (
@@ -55,6 +55,17 @@ def test_a_call_says_its_channel_key_policy_and_headers() -> None:
     result = task_backends["default"].get_result(str(found.id))
     assert (result.task.channel, result.task.dedupe_key, result.task.max_attempts) == ("acme", "one", 7)
     assert hash(task.using(priority=1)) != hash(task)
+
+
+def test_calls_with_one_order_key_run_one_after_the_other() -> None:
+    task = defined.add.using(order_key="invoice-7")
+    first, second = (message(task.enqueue(number)) for number in (1, 2))
+    assert (first.order_key, second.order_key) == ("invoice-7", "invoice-7")
+    assert task_backends["default"].get_result(str(first.pk)).task.order_key == "invoice-7"
+    [held] = dequeue(limit=10)
+    assert held.id == first.pk
+    complete(held)
+    assert [delivery.id for delivery in dequeue(limit=10)] == [second.pk]
 
 
 def test_a_definition_says_them_for_all_of_its_calls() -> None:

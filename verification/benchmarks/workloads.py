@@ -156,6 +156,8 @@ def _queue_limits(plan: Plan) -> list[Contest]:
         "share": "queue_share",
         "shared limit": "shared_limit",
         "shared rate": "shared_rate",
+        "order keys": "order_keys",
+        "keys of four": "order_keys_of_four",
     }
     by_worker = partial(drain_by_worker, plan.cluster, messages=plan.backlog // 10, handler="benchmark.noop")
     by_calls = partial(
@@ -164,7 +166,7 @@ def _queue_limits(plan: Plan) -> list[Contest]:
 
     def contest(title: str, run: Callable[..., Figures]) -> Contest:
         return Contest(
-            f"{title}, by a limit that is never reached", "messages/s", "no limit",
+            f"{title}, by a limit that is never reached, and by order keys", "messages/s", "no limit",
             {name: partial(run, limits=script) for name, script in limits.items()},
         )  # fmt: skip
 

@@ -70,3 +70,14 @@ def test_i21_is_not_for_ordered_channels() -> None:
     story.lease(1, "a")
     story.complete(1)
     assert "I21" not in violated(story)
+
+
+def test_i9_a_message_whose_key_another_transaction_holds_may_be_overtaken() -> None:
+    story = keyed_story()
+    story.create(3)
+    story.lease(3, "a")
+    story.complete(3)
+    for message in (1, 2):
+        story.lease(message, "bc"[message - 1])
+        story.complete(message)
+    assert "I9" not in violated(story)

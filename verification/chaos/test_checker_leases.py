@@ -104,6 +104,15 @@ def test_i5_a_lease_that_is_born_expired() -> None:
     assert "was born expired" in only(story, "I5")
 
 
+def test_i5_a_call_may_take_longer_than_its_lease_lasts() -> None:
+    story = Story()
+    story.create(1)
+    story.wait(2)
+    story.lease(1, "a", leased_at=story.now - SECOND, expires_at=story.now - 500)
+    story.complete(1)
+    assert "I5" not in violated(story)
+
+
 def test_i12_a_delivery_too_many() -> None:
     story = Story()
     story.create(1)

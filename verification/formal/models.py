@@ -29,16 +29,21 @@ TURNS: dict[str, Any] = {
     "Channels": "{a, b, c}", "Most": 2, "Weight": 1,
     "LineDecides": True, "GoesToTail": True, "FreshIsPassed": True, "FreshEnds": True,
 }  # fmt: skip
+KEYS: dict[str, Any] = {
+    "Messages": "{1, 2, 3}", "Transactions": "{a, b}", "DeliveredFirst": True, "DequeueHoldsKey": True,
+    "SeesAfterwards": True, "SettlementHolds": True, "HeldIsNoted": True, "ReaderNotes": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
-CONSTANTS = {"Lease": LEASE, "Line": LINE, "Turns": TURNS, "LockOrder": LOCKS, "ArchiveReader": READER}
+CONSTANTS = {"Lease": LEASE, "Line": LINE, "Turns": TURNS, "Keys": KEYS, "LockOrder": LOCKS, "ArchiveReader": READER}
 INVARIANTS = {
     "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
     "Line": ("Found", "OneLane", "TakenOnce"),
     "Turns": ("TwoTurns", "FreshFirst"),
+    "Keys": ("OneDelivered", "Released"),
     "LockOrder": ("NoCircle", "NoCallWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -132,6 +137,14 @@ MODELS = (
     without("a lane goes to the tail after its turn", "Turns", "TwoTurns", GoesToTail=False),
     without("only a lane whose place has passed is fresh", "Turns", "TwoTurns", FreshIsPassed=False),
     without("a fresh lane is fresh for one turn", "Turns", "TwoTurns", FreshEnds=False),
+    holds("order keys", "Keys"),
+    holds("order keys, three transactions", "Keys", Transactions="{a, b, c}", slow=True),
+    without("a message that was delivered is the first", "Keys", "OneDelivered", DeliveredFirst=False),
+    without("a dequeue holds the key", "Keys", "OneDelivered", DequeueHoldsKey=False),
+    without("a dequeue looks after it has the key", "Keys", "OneDelivered", SeesAfterwards=False),
+    without("a settlement holds the key, or leaves a note", "Keys", "Released", SettlementHolds=False),
+    without("a settlement that finds the next message held leaves a note", "Keys", "Released", HeldIsNoted=False),
+    without("a reader of the notes does so, too", "Keys", "Released", ReaderNotes=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),

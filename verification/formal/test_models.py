@@ -69,6 +69,7 @@ WIDE: dict[str, dict[str, Any]] = {
     "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1, "Supervised": True},
     "Line": {"Messages": "{1}", "MaxReturns": 1},
     "Turns": {"Channels": "{a, b}", "Weight": 2},
+    "Keys": {"Messages": "{1, 2}"},
     "LockOrder": {"MaxCalls": 1},
     "ArchiveReader": {"Transactions": "{t1, t2}", "MaxServerCrashes": 1},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from verification.chaos.sabotage.defects import Defect
 
+from .key_machine import KeyMachine
 from .limit_machine import LimitMachine
 from .machine import QueueMachine
 from .operators import OperatorMachine
@@ -118,7 +119,30 @@ LIMITS = (
     ),
 )  # fmt: skip
 """Defects of limits, shares and order, which the machine of limits must notice."""
-OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS)
+KEYS = (
+    Defect(
+        "a message that was delivered does not hold its order key", "first_of_key",
+        "coalesce(m.leased_at, m.last_leased_at), ", "",
+    ),
+    Defect(
+        "two dequeues look at an order key", "take_keyed",
+        "pg_try_advisory_xact_lock(hashtextextended(m.order_key, m.channel_id))", "true",
+    ),
+    Defect(
+        "a settlement does not hold its order keys", "release_keys",
+        "NOT pg_try_advisory_xact_lock(hashtextextended(k.order_key, k.channel_id))", "false",
+    ),
+    Defect(
+        "an order key whose next message is held is not noted", "release_keys", "WHERE u.id <> ALL (v_held)",
+        "WHERE false",
+    ),
+    Defect(
+        "a redriven message is the last one of its order key", "redrive", "coalesce(n.order_place, n.id) END",
+        "NULL::bigint END",
+    ),
+)  # fmt: skip
+"""Defects of order keys, which the machine of two sessions with keys must notice."""
+OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS, *KEYS)
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -180,8 +204,13 @@ def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
     base: type[RuleBasedStateMachine] = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
     if defect in LIMITS:
         base = LimitMachine
-    machine: Any = type("Machine", (base,), {"queue": queue, "steps": 0})
-    with installed(queue.session, defect):
+    given: dict[str, Any] = {"queue": queue}
+    with ExitStack() as opened:
+        if defect in KEYS:
+            base, dsn = KeyMachine, queue.session.info.dsn
+            given["queues"] = queue, Queue(opened.enter_context(psycopg.connect(dsn, autocommit=True)))
+        opened.enter_context(installed(queue.session, defect))
+        machine: Any = type("Machine", (base,), {**given, "steps": 0})
         try:
             run_state_machine_as_test(machine, settings=settings(HUNT, max_examples=examples))
         except (AssertionError, Flaky) as error:

@@ -49,7 +49,7 @@ SELECT jsonb_build_object(
 EMPTIED = (
     "channel", "queue", "message", "archived_message", "dead_letter", "lane", "arrival", "gate", "channel_size",
     "departure", "waiter", "floor", "tally", "unarchived", "unarchived_total", "limit", "limit_handler", "place",
-    "spent", "meter", "worker",
+    "spent", "meter", "worker", "order_note",
 )  # fmt: skip
 # The time of a message that may have been popped since.
 NEXT_AT = """SELECT us(coalesce((SELECT coalesce(m.held_until, m.dequeue_at) FROM pgqueue_message AS m WHERE m.id = %s),

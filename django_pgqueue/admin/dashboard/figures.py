@@ -23,8 +23,8 @@ SELECT clock_timestamp(),
 """
 QUEUE_FIGURES = """
 SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
-    coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL, coalesce(left(q.pause_reason, 200), ''),
-    (
+    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL,
+    coalesce(left(q.pause_reason, 200), ''), (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
     )
@@ -40,7 +40,7 @@ SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at
     c.max_concurrency, c.max_size,
     CASE WHEN c.release_interval NOT BETWEEN '0' AND '365000 days' THEN '365000 days' ELSE c.release_interval END,
     coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
-    coalesce(b.dead, 0), b.oldest_at
+    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at
 FROM pgqueue_channel AS c
 LEFT JOIN pgqueue_backlog AS b ON b.queue = c.queue AND b.channel = c.name
 {join}
@@ -61,7 +61,7 @@ ERRORS = LATELY.format(sum="a.dead", since="%(hour_ago)s", which="a.dead > 0")
 BUSY = LATELY.format(sum="a.completed + a.cancelled + a.dead", since="%(minutes_ago)s", which="true")
 FULL = """greatest(
     coalesce(b.leased, 0)::float / c.max_concurrency,
-    coalesce(b.ready + b.leased + b.scheduled + b.waiting_for_limit, 0)::float / c.max_size
+    coalesce(b.ready + b.leased + b.scheduled + b.waiting_for_limit + b.waiting_for_order_key, 0)::float / c.max_size
 ) DESC NULLS LAST, coalesce(b.ready, 0) DESC"""
 ORDERS = {
     "backlog": "coalesce(b.ready, 0) DESC, coalesce(b.dead, 0) DESC",
@@ -122,19 +122,20 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class BacklogCounts:
-    """Hold the numbers of messages by state; ``waiting_for_limit``: they wait for a full shared limit. ``dead``: not
-    redriven. ``oldest_at``: since when the oldest is ready."""
+    """Hold the numbers of messages by state; ``waiting_for_…``: those that wait for a full shared limit, or for their
+    order key. ``dead``: not redriven. ``oldest_at``: since when the oldest is ready."""
 
     ready: int
     leased: int
     scheduled: int
     waiting_for_limit: int
+    waiting_for_order_key: int
     dead: int
     oldest_at: datetime | None
 
     @property
     def live(self) -> int:
-        return self.ready + self.leased + self.scheduled + self.waiting_for_limit
+        return self.ready + self.leased + self.scheduled + self.waiting_for_limit + self.waiting_for_order_key
 
 
 @dataclass(frozen=True, slots=True)

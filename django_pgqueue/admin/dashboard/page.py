@@ -170,7 +170,7 @@ class DashboardAdmin(ReadOnlyAdmin):
     def backlog_cells(
         self, backlog: BacklogCounts, link: Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Return the cells ready, leased, scheduled, waiting for a limit, and dead as links.
+        """Return the cells ready, leased, scheduled, waiting for a limit, for an order key, and dead as links.
 
         ``live`` filters the list of messages, ``dead`` the list of dead letters, which knows a channel by its name.
         """
@@ -179,6 +179,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "leased": drawing.linked(link, backlog.leased, "message_changelist", **live, status__exact=2),
             "scheduled": drawing.linked(link, backlog.scheduled, "message_changelist", **live, waits_for="time"),
             "limited": drawing.linked(link, backlog.waiting_for_limit, "message_changelist", **live, waits_for="limit"),
+            "keyed": drawing.linked(link, backlog.waiting_for_order_key, "message_changelist", **live, waits_for="key"),
             "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
         }
 

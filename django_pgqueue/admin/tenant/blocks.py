@@ -139,6 +139,7 @@ class Blocks:
             (_("leased"), live.leased, {"status__exact": int(Message.Status.LEASED)}),
             (_("scheduled"), live.scheduled, {"waits_for": "time"}),
             (_("waiting for a limit"), live.waiting_for_limit, {"waits_for": "limit"}),
+            (_("waiting for their order key"), live.waiting_for_order_key, {"waits_for": "key"}),
         ):
             text = count_text(count)
             address = self.link(text, "message_changelist", channel=pk, **chosen)

@@ -21,7 +21,7 @@ MOST_SEEN_LETTERS = 1_000
 """The most dead letters of the channel, and the most of all channels, among which the newest are looked for."""
 MOST_PRIORITIES = 1_000
 COUNTED = """
-SELECT b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.dead, NULL::timestamptz
+SELECT b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.waiting_for_order_key, b.dead, NULL::timestamptz
 FROM pgqueue_backlog AS b
 WHERE b.queue = %s AND b.channel = %s
 """
@@ -106,12 +106,14 @@ class Now:
     leased: int
     scheduled: int
     waiting_for_limit: int
+    waiting_for_order_key: int
     oldest: tuple[int, datetime] | None
 
     @property
     def live(self) -> int:
         """Return the number of live messages, or a CappedCount that is a lower bound."""
-        parts = (self.ready, self.leased, self.scheduled, self.waiting_for_limit)
+        waiting = (self.scheduled, self.waiting_for_limit, self.waiting_for_order_key)
+        parts = (self.ready, self.leased, *waiting)
         total = sum(int(part) for part in parts)
         return CappedCount(total) if any(isinstance(part, CappedCount) for part in parts) else total
 
@@ -129,7 +131,7 @@ class Letters:
 def counted(channel: Channel, *, using: str) -> BacklogCounts:
     """Return the counts of the last measurement."""
     rows = call(using, COUNTED, (channel.queue, channel.name))
-    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, 0, None)
+    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, 0, 0, None)
 
 
 def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
@@ -148,6 +150,7 @@ def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
         leased=better(live.leased, backlog.leased if backlog else None),
         scheduled=better(live.scheduled, backlog.scheduled if backlog else None),
         waiting_for_limit=better(live.waiting_for_limit, backlog.waiting_for_limit if backlog else None),
+        waiting_for_order_key=better(live.waiting_for_order_key, backlog.waiting_for_order_key if backlog else None),
         oldest=oldest[0] if oldest else None,
     )
 

@@ -87,7 +87,7 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
             [
                 ({"queue": row.queue, "state": state}, getattr(row, state))
                 for row in rows
-                for state in ("ready", "leased", "scheduled", "waiting_for_limit")
+                for state in ("ready", "leased", "scheduled", "waiting_for_limit", "waiting_for_order_key")
             ],
         ),
         gauge("dead_letters", "Dead letters that were not redriven; a lower bound, as above.", each("dead")),

@@ -153,6 +153,8 @@ def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     at_least = "" if all(row.complete for row in rows) else "at least "
     unknown = sum(row.unknown_handler for row in rows)
     limited = sum(row.waiting_for_limit for row in rows)
+    keyed = sum(row.waiting_for_order_key for row in rows)
     missing = f", {at_least}{limited} waiting for a limit" if limited else ""
+    missing += f", {at_least}{keyed} waiting for their order key" if keyed else ""
     missing += f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
     return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"

@@ -17,7 +17,7 @@ from django_pgqueue.sql.call import primary
 
 EVERY_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"
-HEAD = ("queue", "ready", "leased", "scheduled", "limited", "dead", "oldest", "workers", "")
+HEAD = ("queue", "ready", "leased", "scheduled", "limited", "keyed", "dead", "oldest", "workers", "")
 
 
 def interval(text: str) -> float:
@@ -98,6 +98,7 @@ def stats_as_text(rows: list[QueueHealth], rates: dict[str, float] | None) -> st
 def cells(row: QueueHealth) -> tuple[str, ...]:
     """Return the texts of one queue's row in the table, one for each column of HEAD."""
     more = "" if row.complete else "+"
-    numbers = [f"{number}{more}" for number in (row.ready, row.leased, row.scheduled, row.waiting_for_limit, row.dead)]
+    waiting = row.scheduled, row.waiting_for_limit, row.waiting_for_order_key
+    numbers = [f"{number}{more}" for number in (row.ready, row.leased, *waiting, row.dead)]
     oldest = "-" if row.oldest_age is None else str(timedelta(seconds=round(row.oldest_age.total_seconds())))
     return (printable(row.queue), *numbers, oldest, str(row.workers), "paused" if row.paused else "")

@@ -65,7 +65,7 @@ BEGIN
     FROM placed AS n;
     PERFORM pgqueue_record_departures(v_channels);
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keys);
+        PERFORM pgqueue_release_keys(v_keys, true);
     END IF;
     IF v_unarchived IS NOT NULL THEN
         PERFORM pgqueue_note_unarchived(p_outcome, v_unarchived, v_now);

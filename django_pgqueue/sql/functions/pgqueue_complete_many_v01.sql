@@ -81,7 +81,7 @@ BEGIN
     -- Each IF is one expression: a PERFORM with a WHERE starts a query, also when it does nothing.
     IF v_limited IS NOT NULL THEN PERFORM pgqueue_record_departures(v_limited); END IF;
     IF v_ended IS NOT NULL THEN PERFORM pgqueue_record_outcomes(v_ended, false); END IF;
-    IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys); END IF;
+    IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys, true); END IF;
     IF v_unarchived IS NOT NULL THEN PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now); END IF;
     IF v_events THEN PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived); END IF;
     RETURN QUERY SELECT unnest(v_done);

@@ -77,7 +77,8 @@ BEGIN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             IF v_one.order_key IS NOT NULL THEN
-                PERFORM pgqueue_release_keys(ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note]);
+                PERFORM pgqueue_release_keys(
+                    ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note], true);
             END IF;
             -- A handler whose last outcome is no failure, and whose breaker is closed, ends here: the call costs more.
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.

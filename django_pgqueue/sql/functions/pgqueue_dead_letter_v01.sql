@@ -82,7 +82,7 @@ BEGIN
         PERFORM pgqueue_record_departures(v_limited);
     END IF;
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keys);
+        PERFORM pgqueue_release_keys(v_keys, true);
     END IF;
     IF v_stopped IS NOT NULL THEN
         PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping);

@@ -72,7 +72,7 @@ BEGIN
     INTO messages, v_keys
     FROM gone AS g;
     IF v_keys IS NOT NULL THEN
-        PERFORM pgqueue_release_keys(v_keys);
+        PERFORM pgqueue_release_keys(v_keys, true);
     END IF;
     more := messages = p_limit;
     IF p_force THEN

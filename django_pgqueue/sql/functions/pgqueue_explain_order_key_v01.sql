@@ -1,4 +1,5 @@
--- Explains which message of its order key a message waits for. Returns no row if it is the first one.
+-- Explains which message of its order key a message waits for. Returns no row if it is the first one, and does not
+-- wait.
 -- Caller: pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_order_key(p_message pgqueue_message)
@@ -6,16 +7,25 @@ RETURNS TABLE (code text, sentence text, facts jsonb)
 LANGUAGE sql
 STABLE
 AS $$
-SELECT 'waits_for_order_key',
+SELECT CASE WHEN f.id <> p_message.id OR n.noted THEN 'waits_for_order_key' ELSE 'order_key_unreleased' END,
     CASE
-        WHEN f.id = p_message.id THEN format(
+        WHEN f.id = p_message.id AND n.noted THEN format(
             'It is the next message of the order key %s: the next tick makes it ready, or a dequeue that finds none.',
+            p_message.order_key)
+        WHEN f.id = p_message.id THEN format(
+            'It is the next message of the order key %s, and no settlement makes it ready: the one before it was '
+                'deleted by hand. pgqueue_repair() makes it ready.',
             p_message.order_key)
         ELSE format('It waits for message %s of the order key %s, which is %s.', f.id, p_message.order_key,
             CASE f.status WHEN 1 THEN 'ready' WHEN 2 THEN 'leased' ELSE 'scheduled' END)
     END,
     jsonb_build_object('order_key', p_message.order_key, 'message', f.id)
 FROM pgqueue_first_of_key(p_message.channel_id, p_message.order_key) AS f
-WHERE (f.id <> p_message.id OR p_message.waits_for = -1)
+CROSS JOIN LATERAL (
+    SELECT EXISTS (
+        SELECT FROM pgqueue_order_note AS o
+        WHERE o.channel_id = p_message.channel_id AND o.order_key = p_message.order_key) AS noted
+) AS n
+WHERE p_message.waits_for = -1 OR f.id <> p_message.id
     AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_message.channel_id AND c.ordered);
 $$;

@@ -2,9 +2,10 @@
 -- the cost, whatever the backlog is.
 -- Caller: lifecycle.health.
 -- It counts up to p_most messages of each state in a queue, looks at up to p_most channels, and at up to p_most leased
--- or scheduled messages of all queues. waiting_for_limit: messages that wait for a full shared limit; scheduled: those
--- that wait for their time. complete: these were all; else the counts mean "at least". oldest: age of the
--- oldest ready message since it became due; oldest_channel: its channel. workers: those that serve the queue and sent a
+-- or scheduled messages of all queues. waiting_for_limit: messages that wait for a full shared limit;
+-- waiting_for_order_key: those that wait for the message before them of their order key; scheduled: those that wait for
+-- their time. complete: these were all; else the counts mean "at least". oldest: age of the oldest ready message since
+-- it became due; oldest_channel: its channel. workers: those that serve the queue and sent a
 -- heartbeat in the last p_silence. unknown_handler: the scheduled messages that wait for a worker that knows their
 -- handler.
 -- Locks: none.
@@ -19,6 +20,7 @@ RETURNS TABLE (
     leased integer,
     scheduled integer,
     waiting_for_limit integer,
+    waiting_for_order_key integer,
     dead integer,
     oldest interval,
     oldest_channel text,
@@ -59,7 +61,7 @@ held AS MATERIALIZED (
         )
         UNION ALL
         (
-            SELECT w.channel_id, 'waiting', NULL FROM pgqueue_message AS w
+            SELECT w.channel_id, 'limited', NULL FROM pgqueue_message AS w
             WHERE w.waits_for >= 0 ORDER BY w.waits_for LIMIT p_most + 1
         )
         UNION ALL
@@ -69,8 +71,8 @@ held AS MATERIALIZED (
         )
         UNION ALL
         (
-            SELECT s.channel_id, 'scheduled', NULL FROM pgqueue_message AS s
-            WHERE s.waits_for < 0 ORDER BY s.waits_for LIMIT p_most + 1
+            SELECT k.channel_id, 'keyed', NULL FROM pgqueue_message AS k
+            WHERE k.waits_for < 0 ORDER BY k.waits_for LIMIT p_most + 1
         )
     ) AS m
     JOIN pgqueue_channel AS c ON c.id = m.channel_id
@@ -90,21 +92,22 @@ counted AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT coalesce(max(o.messages) FILTER (WHERE o.state = 'leased'), 0) AS leased,
             coalesce(max(o.messages) FILTER (WHERE o.state = 'scheduled'), 0) AS scheduled,
-            coalesce(max(o.messages) FILTER (WHERE o.state = 'waiting'), 0) AS waiting,
+            coalesce(max(o.messages) FILTER (WHERE o.state = 'limited'), 0) AS limited,
+            coalesce(max(o.messages) FILTER (WHERE o.state = 'keyed'), 0) AS keyed,
             coalesce(sum(o.unknown_handler), 0) AS unknown_handler
         FROM held AS o WHERE o.queue = n.queue
     ) AS h
     WHERE n.queue IS NOT NULL AND (p_queue IS NULL OR n.queue = p_queue)
 )
 SELECT n.queue::text, least(n.ready, p_most), least(n.leased, p_most)::integer, least(n.scheduled, p_most)::integer,
-    least(n.waiting, p_most)::integer, least(n.dead, p_most)::integer,
+    least(n.limited, p_most)::integer, least(n.keyed, p_most)::integer, least(n.dead, p_most)::integer,
     CASE WHEN w.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(w.oldest_at)) END,
     w.oldest_channel, (
         SELECT count(*) FROM pgqueue_worker AS k
         WHERE k.queues ? n.queue AND k.heartbeat_at > clock_timestamp() - p_silence AND k.state <> 'stopping'
     )::integer,
     EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = n.queue AND q.paused_at IS NOT NULL),
-    greatest(n.ready, n.leased, n.scheduled, n.waiting, n.dead) <= p_most
+    greatest(n.ready, n.leased, n.scheduled, n.limited, n.keyed, n.dead) <= p_most
         AND coalesce((SELECT bool_and(a.complete) FROM waiting AS a), true)
         AND coalesce((SELECT max(t.messages)
             FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.state) AS t), 0) <= p_most,

@@ -1,8 +1,9 @@
 -- Reports length by state, ages and totals of each channel. It is for operators and monitors, not for hot paths: it
 -- counts the live messages, and with p_totals the archive and the dead letters.
 -- Caller: lifecycle.metrics.
--- scheduled: messages that wait for their time; waiting_for_limit: those that wait for a full shared limit. oldest and
--- newest: age of the ready messages since they became due. total: messages ever enqueued.
+-- scheduled: messages that wait for their time; waiting_for_limit: those that wait for a full shared limit;
+-- waiting_for_order_key: those that wait for the message before them of their order key. oldest and newest: age of the
+-- ready messages since they became due. total: messages ever enqueued.
 -- Locks: none.
 CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)
 RETURNS TABLE (
@@ -12,6 +13,7 @@ RETURNS TABLE (
     leased bigint,
     scheduled bigint,
     waiting_for_limit bigint,
+    waiting_for_order_key bigint,
     dead bigint,
     oldest interval,
     newest interval,
@@ -26,8 +28,9 @@ WITH live AS (
     SELECT m.channel_id,
         count(*) FILTER (WHERE m.status = 1) AS ready,
         count(*) FILTER (WHERE m.status = 2) AS leased,
-        count(*) FILTER (WHERE m.status = 3 AND (m.waits_for >= 0) IS NOT TRUE) AS scheduled,
-        count(*) FILTER (WHERE m.waits_for >= 0) AS waiting,
+        count(*) FILTER (WHERE m.status = 3 AND m.waits_for IS NULL) AS scheduled,
+        count(*) FILTER (WHERE m.waits_for >= 0) AS limited,
+        count(*) FILTER (WHERE m.waits_for < 0) AS keyed,
         min(m.dequeue_at) FILTER (WHERE m.status = 1) AS oldest,
         max(m.dequeue_at) FILTER (WHERE m.status = 1) AS newest
     FROM pgqueue_message AS m
@@ -58,11 +61,11 @@ unarchived AS (
     GROUP BY u.queue, u.channel
 )
 SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0), coalesce(l.scheduled, 0),
-    coalesce(l.waiting, 0), coalesce(d.waiting, 0), n.now - pgqueue_clamp_time(l.oldest),
+    coalesce(l.limited, 0), coalesce(l.keyed, 0), coalesce(d.waiting, 0), n.now - pgqueue_clamp_time(l.oldest),
     n.now - pgqueue_clamp_time(l.newest),
     CASE WHEN p_totals THEN
-        coalesce(l.ready + l.leased + l.scheduled + l.waiting, 0) + coalesce(d.letters, 0) + coalesce(a.messages, 0)
-            + coalesce(u.messages, 0) + coalesce(t.messages, 0)
+        coalesce(l.ready + l.leased + l.scheduled + l.limited + l.keyed, 0) + coalesce(d.letters, 0)
+            + coalesce(a.messages, 0) + coalesce(u.messages, 0) + coalesce(t.messages, 0)
     END
 FROM pgqueue_channel AS c
 -- Read once: two ages of one message are equal.

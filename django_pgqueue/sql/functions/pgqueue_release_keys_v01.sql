@@ -1,21 +1,40 @@
 -- Makes the next message of each order key ready, if it waits for its turn, because one of its key was settled.
 -- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_erase_messages,
---   pgqueue_release_noted.
--- p_keys: channels and keys. The caller has deleted the settled messages in the same transaction. A dequeue that still
--- sees them may be setting the next message aside at this moment, and holds it: a note is left then, because the
--- message must not wait for ever (pgqueue_release_noted). A message with shared limits goes on to wait for them.
+--   pgqueue_release_noted, pgqueue_repair.
+-- p_keys: channels and keys. p_settled: the caller has deleted messages of them in the same transaction. Until it
+-- commits, a dequeue would still see these, and set messages aside that have come since. So the settlement holds its
+-- keys, as a dequeue does (pgqueue_take_keyed). It leaves a note for a key that is held already, or whose next message
+-- is: that may be a dequeue that sets a message aside at this moment, which must not wait for ever
+-- (pgqueue_release_noted). A message with shared limits goes on to wait for them.
 -- Returns the number of messages that were made ready.
--- Locks: the next message of each key, SKIP LOCKED.
-CREATE FUNCTION pgqueue_release_keys(p_keys pgqueue_order_note[])
+-- Locks: pg_try_advisory_xact_lock of 100 keys at most; the next message of each key, SKIP LOCKED.
+CREATE FUNCTION pgqueue_release_keys(p_keys pgqueue_order_note[], p_settled boolean)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
+    -- A snapshot of the past shows neither what came since nor what was set aside.
+    v_stale boolean := current_setting('transaction_isolation') <> 'read committed';
     v_next record;
     v_held bigint[];
     v_released bigint[];
 BEGIN
+    IF p_settled THEN
+        INSERT INTO pgqueue_order_note (channel_id, order_key)
+        SELECT k.channel_id, k.order_key
+        FROM (
+            SELECT d.channel_id, d.order_key, row_number() OVER () AS place
+            FROM (SELECT DISTINCT u.channel_id, u.order_key FROM unnest(p_keys) AS u) AS d
+        ) AS k
+        WHERE CASE
+            WHEN v_stale OR k.place > 100 THEN true
+            ELSE NOT pg_try_advisory_xact_lock(hashtextextended(k.order_key, k.channel_id))
+        END;
+        IF v_stale THEN
+            RETURN 0;
+        END IF;
+    END IF;
     -- A leased message releases the next one at its own settlement.
     SELECT array_agg(f.id) AS ids, array_agg(k.channel_id) AS channel_ids, array_agg(k.order_key) AS keys INTO v_next
     FROM (SELECT DISTINCT u.channel_id, u.order_key FROM unnest(p_keys) AS u) AS k

@@ -26,6 +26,6 @@ BEGIN
         RETURNING n.channel_id, n.order_key
     )
     SELECT array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) INTO v_keys FROM gone AS g;
-    RETURN coalesce(pgqueue_release_keys(v_keys), 0);
+    RETURN coalesce(pgqueue_release_keys(v_keys, false), 0);
 END;
 $$;

@@ -3,7 +3,8 @@
 -- Caller: pgqueue_dequeue, pgqueue_fill_turn, pgqueue_take_shared, pgqueue_take_turn.
 -- p_ids: locked by the caller, in the order of service, of channels that are not ordered; messages without an order key
 -- pass. Two dequeues may find two first messages of one key, when one was committed between their looks. So each takes
--- a lock of the key before it looks, and passes over messages whose key another dequeue has locked: they stay ready.
+-- a lock of the key before it looks, and passes over messages whose key another transaction has locked, a dequeue or a
+-- settlement: they stay ready.
 -- Returns the ids in the order of p_ids.
 -- Locks: pg_try_advisory_xact_lock of each key. It never waits. The callers pin the plans.
 CREATE FUNCTION pgqueue_take_keyed(p_ids bigint[])
@@ -23,7 +24,7 @@ BEGIN
         ) AS m
         WHERE m.order_key IS NULL OR pg_try_advisory_xact_lock(hashtextextended(m.order_key, m.channel_id))
         ORDER BY u.place);
-    -- This look sees what the dequeues that held these keys before have leased.
+    -- This look sees what the transactions that held these keys before have leased and settled.
     SELECT array_agg(n.id ORDER BY n.place) FILTER (WHERE n.first), array_agg(n.id) FILTER (WHERE NOT n.first)
     INTO v_ids, v_aside
     FROM (

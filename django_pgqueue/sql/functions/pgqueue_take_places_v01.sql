@@ -3,7 +3,7 @@
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
--- Locks: none beyond those that the callers hold.
+-- Locks: messages of the same channels, SKIP LOCKED (pgqueue_set_aside_behind).
 CREATE FUNCTION pgqueue_take_places(
     p_rooms pgqueue_room[], p_places pgqueue_place[], p_aside pgqueue_place[], p_now timestamptz
 )
@@ -55,6 +55,7 @@ BEGIN
         END IF;
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
+        PERFORM pgqueue_set_aside_behind(p_aside);
     END IF;
 END;
 $$;

@@ -258,8 +258,8 @@ CREATE TYPE pgqueue_room AS (
     waited boolean
 );
 
--- The table is append-only: order keys whose next message could not be made ready, because another transaction held it.
--- The next dequeue that finds too few messages, or a tick, looks at them again.
+-- The table is append-only: order keys whose next message may not have been made ready, because another transaction
+-- held it, or the key. The next dequeue that finds too few messages, or a tick, looks at them again.
 CREATE TABLE pgqueue_order_note (
     channel_id bigint NOT NULL,
     order_key varchar(200) NOT NULL

@@ -53,6 +53,8 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     held = Periods([*locked(history), *lingered(history)])
     strict = strict_channels(history)
     following = successors(lives)
+    # A dequeue passes them over while another transaction holds their key; I21 has their order.
+    keyed = {row.message for row in history.rows if row.event == "created" and (row.detail or {}).get("order_key")}
     given: dict[int, int | None] = {}
     folded = history.run.get("folded_within", FOLDED_AFTER)
     for transaction in transactions(history.rows):
@@ -60,7 +62,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
         for row in transaction:
             if row.channel is None or row.event not in ("created", "changed", "gone"):
                 continue
-            if row.status == READY and row.event != "gone":
+            if row.status == READY and row.event != "gone" and row.message not in keyed:
                 waiting[row.channel].add(row)
             else:
                 waiting[row.channel].remove(row.message)

@@ -1,0 +1,42 @@
+-- Sets aside messages that stand behind those whose shared limit is full, in the same channel and with the same handler:
+-- each of them would be set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line in a few
+-- hundred calls.
+-- Caller: pgqueue_take_places.
+-- p_aside: the messages that were set aside, with their limits. Only messages without limits of their own and without
+-- an order key follow, and those that cost no less. A call looks at 500 messages for each channel and handler.
+-- Locks: messages, SKIP LOCKED. The callers pin the plans.
+CREATE FUNCTION pgqueue_set_aside_behind(p_aside pgqueue_place[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_full record;
+BEGIN
+    FOR v_full IN
+        SELECT u.limit_id, m.channel_id, m.handler, min(coalesce(m.cost, 1)) AS cost
+        FROM unnest(p_aside) AS u
+        -- The OFFSET looks up each message by its key.
+        CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.message_id OFFSET 0) AS m
+        WHERE m.waits_for = u.limit_id AND m.limits IS NULL
+        GROUP BY u.limit_id, m.channel_id, m.handler
+    LOOP
+        UPDATE pgqueue_message AS m SET status = 3, waits_for = v_full.limit_id
+        WHERE m.id = ANY (ARRAY(
+            SELECT o.id FROM pgqueue_message AS o
+            WHERE o.status::integer = 1 AND o.id = ANY (ARRAY(
+                SELECT n.id FROM (
+                    SELECT r.id, r.handler, r.limits, r.order_key, r.promoted_for, coalesce(r.cost, 1) AS cost
+                    FROM pgqueue_message AS r
+                    -- No message of the channel is ready before the floor of its lane.
+                    JOIN (SELECT l.* FROM pgqueue_lane AS l WHERE l.channel_id = v_full.channel_id
+                        ORDER BY l.seq DESC LIMIT 1) AS l ON l.channel_id = r.channel_id
+                    WHERE r.channel_id = v_full.channel_id AND r.status = 1
+                        AND (-r.priority, r.dequeue_at, r.id) >= (l.floor_rank, l.floor_at, l.floor_id)
+                    ORDER BY -r.priority, r.dequeue_at, r.id LIMIT 500
+                ) AS n
+                WHERE n.handler = v_full.handler AND n.limits IS NULL AND n.order_key IS NULL
+                    AND n.promoted_for IS NULL AND n.cost >= v_full.cost))
+            FOR UPDATE SKIP LOCKED));
+    END LOOP;
+END;
+$$;
