@@ -1,6 +1,6 @@
--- Sets aside messages that stand behind those whose shared limit is full, in the same channel and with the same handler:
--- each of them would be set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line in a few
--- hundred calls.
+-- Sets aside the messages that stand behind those whose shared limit is full, in the same channel and with the same
+-- handler: each of them would be set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line
+-- in a few hundred calls.
 -- Caller: pgqueue_take_places.
 -- p_aside: the messages that were set aside, with their limits. Only messages without limits of their own and without
 -- an order key follow, and those that cost no less. A call looks at 500 messages for each channel and handler.
