@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -31,6 +32,9 @@ class Encoder(DjangoJSONEncoder):
 
 
 ENCODER = Encoder(allow_nan=False)
+# Stands between the values of a list that is encoded; its JSON contains an escape, which most values do not have.
+MARK = "\x1f"
+MARK_BETWEEN = f", {ENCODER.encode(MARK)}, "
 
 
 def to_json(value: Any, what: str, most: int | None = None) -> str | None:
@@ -64,6 +68,24 @@ def to_json(value: Any, what: str, most: int | None = None) -> str | None:
                 f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body."
             ) from error
     return text
+
+
+def to_json_texts(values: Sequence[Any], what: str, most: int) -> list[str | None]:
+    """Return the JSON texts of values, each as :func:`to_json` returns it, for half of the time.
+
+    One list is encoded, with a mark between the values. Where a value may be refused, or has a character that JSON
+    escapes as the mark is, each value is encoded by itself. The parameters and exceptions are those of ``to_json``.
+    """
+    marked = [MARK] * (2 * len(values) - 1)
+    marked[::2] = values
+    try:
+        text = ENCODER.encode(marked)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if not text or len(text) > most or text.count("\\u") >= len(values):
+        return [to_json(value, what, most) for value in values]
+    texts: list[str | None] = list(text[1:-1].split(MARK_BETWEEN))
+    return texts if None not in values else [None if v is None else t for v, t in zip(values, texts, strict=True)]
 
 
 def limit_size(size: int, what: str, most: int | None = None) -> None:

@@ -44,7 +44,8 @@ def test_the_copy_with_a_typed_payload_is_cancelled_with_the_delivery(delivery: 
 
 def test_a_delivery_from_a_row_is_complete_and_frozen_as_any_other() -> None:
     token, moment = uuid4(), "2030-01-01 00:00:00+00"
-    row = (1, "c", "h", '{"n": 1}', b"x", '{"h": 2}', 3, 4, 5, token, moment, "[6]", moment, moment, '{"t": 7}', None)
+    leased = (str(token), moment)
+    row = (1, "c", "h", '{"n": 1}', b"x", '{"h": 2}', 3, 4, 5, *leased, "[6]", moment, moment, '{"t": 7}', None)
     found = to_delivery("q", row, "w")
     assert found == Delivery(
         id=1, queue="q", channel="c", handler="h", payload={"n": 1}, body=b"x", headers={"h": 2}, priority=3, attempt=4,

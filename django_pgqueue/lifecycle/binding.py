@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +17,13 @@ from django_pgqueue.jsonb import from_json
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders.
+uuid_of_text = lru_cache(maxsize=256)(UUID)
+
+# Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders. The token as
+# text: the messages of a dequeue share one.
 DELIVERY_COLUMNS = (
-    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token, lease_expires_at::text, "
-    "state, created_at::text, dequeue_at::text, context, last_leased_at::text"
+    "id, channel, handler, payload, body, headers, priority, attempts, max_attempts, token::text, "
+    "lease_expires_at::text, state, created_at::text, dequeue_at::text, context, last_leased_at::text"
 )
 
 
@@ -46,7 +50,7 @@ def delivery_list(deliveries: Delivery | Iterable[Leased]) -> list[Leased]:
             hint="Pass what dequeue() returned, or a list of it.",
         )
     found: list[Leased] = [deliveries] if isinstance(deliveries, Delivery) else list(deliveries)
-    for each in found:
+    for each in (stranger for stranger in found if not isinstance(stranger, Delivery)):
         if not (hasattr(each, "id") and hasattr(each, "token")):
             raise InvalidMessage(
                 f"a delivery is expected, not {type(each).__name__}",
@@ -79,12 +83,18 @@ def seconds_array(durations: Sequence[float | None] | None, messages: int) -> st
         return None
     if len(durations) != messages:
         raise InvalidMessage("ran_seconds takes one number of seconds for each message")
-    return f"{{{','.join(['NULL' if seconds is None else repr(float(seconds)) for seconds in durations])}}}"
+    texts = ["NULL" if seconds is None else f"{seconds:.6f}" for seconds in durations]
+    return f"{{{','.join(texts)}}}"
 
 
 def moment_of_text(moment: str | None) -> datetime | None:
     """Return the text of a timestamp as an aware datetime, or None."""
     return None if moment is None else datetime.fromisoformat(moment)
+
+
+def token_of(row: tuple[Any, ...]) -> UUID | None:
+    """Return the token of a row of DELIVERY_COLUMNS, or None."""
+    return None if row[9] is None else uuid_of_text(row[9])
 
 
 def to_deliveries(
@@ -102,7 +112,7 @@ def to_deliveries(
         except codecs.FAILURES as error:
             later = isinstance(error, CodecUnavailable)
             reason = None if later else "undecodable"
-            unreadable.append(Unreadable(row[0], row[9], str(error), reason, "PayloadUndecodable"))
+            unreadable.append(Unreadable(row[0], token_of(row), str(error), reason, "PayloadUndecodable"))
             logger.error(
                 "message #%d on %s/%s cannot be decoded%s: %s", row[0], queue, row[1], " now" if later else "", error,
                 extra={
@@ -111,7 +121,7 @@ def to_deliveries(
                 },
             )  # fmt: skip
         except (ValueError, TypeError, RecursionError) as error:
-            unreadable.append(Unreadable(row[0], row[9], f"{type(error).__name__}: {error}"))
+            unreadable.append(Unreadable(row[0], token_of(row), f"{type(error).__name__}: {error}"))
             logger.error(
                 "message #%d on %s/%s cannot be read: %s", row[0], queue, row[1], unreadable[-1].problem,
                 extra={"event": "unreadable", "message_id": row[0], "queue": queue, "channel": row[1]},
@@ -138,7 +148,7 @@ def to_delivery(queue: str, row: tuple[Any, ...], worker: str | None = None) -> 
     delivery.priority = row[6]
     delivery.attempt = row[7]
     delivery.max_attempts = row[8]
-    delivery.token = row[9]
+    delivery.token = token_of(row)
     delivery.lease_expires_at = moment_of_text(row[10])
     delivery.state = state
     delivery.created_at = datetime.fromisoformat(row[12])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from types import NoneType
 from typing import Any
@@ -17,7 +18,7 @@ from django_pgqueue import codecs, handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.jsonb import to_json
+from django_pgqueue.jsonb import to_json, to_json_texts
 from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, optional_text
 from django_pgqueue.lifecycle.enqueue_bind import Bound, checked_priority, retry_policy
 
@@ -39,6 +40,7 @@ TYPES: dict[str, set[type]] = {
     "order_key": {str, NoneType},
 }
 """The types that the fields of a message may have, unless ``bind`` looks at it. The payload may have any."""
+NEEDED = {name for name, types in TYPES.items() if NoneType not in types}
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "handler": partial(checked_text, what="handler"),
     "channel": partial(checked_text, what="channel"),
@@ -65,34 +67,40 @@ def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
     It must look at each message if a codec encodes the payloads, if a message has a field that few have, or if a value
     is not allowed, because its exception names the message.
     """
-    given: Columns = dict(zip(FIELDS, zip(*map(fields_of, messages), strict=True), strict=True))
-    if codecs.current() is not None or not all(types.issuperset(map(type, given[n])) for n, types in TYPES.items()):
+    count = len(messages)
+    # Most messages have few of the fields: a column of nothing but None is left out at once.
+    given: Columns = {
+        name: values
+        for name, values in zip(FIELDS, zip(*map(fields_of, messages), strict=True), strict=True)
+        if name in NEEDED or values.count(None) < count
+    }
+    if codecs.current() is not None or not all(
+        TYPES[name].issuperset(map(type, values)) for name, values in given.items() if name != "payload"
+    ):
         return None
-    known = {name: handlers.find(name) for name in set(given["handler"])}
-    if "" in given["queue"] or any(handler and handler.limits for handler in known.values()):
+    names = given["handler"]
+    known = {name: handlers.find(name) for name in set(names)}
+    if "" in given.get("queue", ()) or any(handler and handler.limits for handler in known.values()):
         return None
     most = settings.MAX_PAYLOAD
     try:
         for name, check in CHECKS.items():
-            for value in set(given[name]):
+            for value in set(given.get(name, ())):
                 check(value)
-        payloads = [to_json(value, "payload", most) for value in given["payload"]]
-        headers = [to_json(value, "headers", most) for value in given["headers"]]
-        for text in payloads:
-            codecs.refuse_stored_form(text, "payload")
+        texts = {name: to_json_texts(given[name], name, most) for name in JSONS if name in given}
+        if any(f'"{codecs.MARK}"' in (text or "") for text in texts.get("payload", ())):
+            return None
         policies = {name: retry_policy(name) for name in known}
     except InvalidMessage:
         return None
-    if max(len(text or "") for text in payloads) + max(len(text or "") for text in headers) > most:
+    if sum(max(len(text or "") for text in column) for column in texts.values()) > most:
         return None
     queues = {name: handler.queue if handler else "default" for name, handler in known.items()}
-    names = given["handler"]
-    policy = zip(*[policies[name] for name in names], strict=True)
+    policy = zip(*map(policies.__getitem__, names), strict=True)
     return {
-        **{name: given[name] for name in CHECKS},
-        "payload": payloads,
-        "headers": headers,
-        "queue": [queue or queues[name] for name, queue in zip(names, given["queue"], strict=True)],
+        **{name: given[name] for name in CHECKS if name in given},
+        **texts,
+        "queue": [queue or queues[name] for name, queue in zip(names, given.get("queue", repeat(None)), strict=False)],
         **dict(zip(("max_attempts", "backoff", "backoff_factor", "backoff_longest"), policy, strict=True)),
     }
 

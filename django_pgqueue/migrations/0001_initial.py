@@ -45,6 +45,8 @@ class Migration(migrations.Migration):
                 ('worker', models.CharField(max_length=200, null=True)),
                 ('redriven_from', models.BigIntegerField(null=True)),
                 ('started_at', models.DateTimeField(null=True)),
+                ('limits', django_pgqueue.models.counts.Ids(null=True)),
+                ('cost', models.IntegerField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_archived_message',
@@ -184,6 +186,7 @@ class Migration(migrations.Migration):
                 ('cost', models.IntegerField(blank=True, help_text='The tokens of rates, and the part of max_cost, that it takes. Empty: 1.', null=True)),
                 ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
                 ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look.', null=True)),
+                ('promoted_at', models.DateTimeField(editable=False, help_text='When it was made ready for a shared limit.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue.models.counts import Ids
 from django_pgqueue.models.fields import Json, Moment
 
 
@@ -44,6 +45,8 @@ class ArchivedMessage(models.Model):
     worker = models.CharField(max_length=200, null=True)
     redriven_from = models.BigIntegerField(null=True)
     started_at = Moment(null=True)
+    limits = Ids(null=True)
+    cost = models.IntegerField(null=True)
 
     class Meta:
         managed = False

@@ -75,6 +75,7 @@ class Message(models.Model):
             "look."
         ),
     )
+    promoted_at = Moment(null=True, editable=False, help_text=_("When it was made ready for a shared limit."))
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)

@@ -115,6 +115,8 @@ TABLES: dict[str, list[Column]] = {
         *LIFE,
         Column("started_at", TIME),
         Column("order_key", TEXT),
+        Column("limits", TEXT),
+        Column("cost", INTEGER),
     ],
     "dead_letter": [
         *MESSAGE,

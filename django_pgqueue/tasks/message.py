@@ -10,7 +10,7 @@ from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.enqueue_bind import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
 from django_pgqueue.tasks.home import TaskHome
-from django_pgqueue.tasks.options import TextOption, options_of
+from django_pgqueue.tasks.options import CostOption, TextOption, is_cost, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
         backoff=backoff,
         dedupe_key=option("dedupe_key"),
         order_key=option("order_key"),
+        limits=getattr(task, "limits", None),
+        cost=getattr(task, "cost", None) or cost_option(of_task.cost, call),
     )
 
 
@@ -72,6 +74,17 @@ def text_option(name: str, option: TextOption, call: Call) -> str | None:
     raise InvalidTask(
         f"The function for {name} of {call.task.module_path} returned {answer!r}: it takes a text of 1 to 200 "
         "characters, or None."
+    )
+
+
+def cost_option(option: CostOption, call: Call) -> int | None:
+    """Return the cost of a call, which may be a function of its arguments. Raises InvalidTask."""
+    answer = option(*call.args, **call.kwargs) if callable(option) else option
+    if answer is None or is_cost(answer):
+        return answer
+    raise InvalidTask(
+        f"The function for cost of {call.task.module_path} returned {answer!r}: it takes a whole number from 1 on, or "
+        "None."
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgqueue.backoff import Constant, Exponential, Policy
+from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.limits import Limit, limit_names
 from django_pgqueue.tasks.compat import InvalidTask, Task
 
 
@@ -19,8 +21,10 @@ class PgQueueTask(Task):
     None means the value of the definition's @options, then of the backend, then of the settings. ``channel``: the name
     of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one is not enqueued.
     ``order_key``: tasks of the channel with this key run one after the other, in order. ``max_attempts``, ``backoff``:
-    the retry policy. ``headers``: JSON beside the arguments, the context of the call.
-    Tasks that differ in ``backoff`` or ``headers`` alone are equal, because these cannot be read back for a result.
+    the retry policy. ``headers``: JSON beside the arguments, the context of the call. ``limits``: names of shared
+    limits, in addition to those of the definition. ``cost``: the tokens of rates that the call takes.
+    Tasks that differ in ``backoff``, ``headers``, ``limits`` or ``cost`` alone are equal, because these cannot be read
+    back for a result.
     """
 
     channel: str | None = None
@@ -30,6 +34,8 @@ class PgQueueTask(Task):
     # The archive does not keep the back-off, and ENQUEUE_CONTEXT adds to the headers.
     backoff: Policy | None = field(default=None, compare=False)
     headers: Mapping[str, Any] | None = field(default=None, compare=False)
+    limits: Iterable[str | Limit] | None = field(default=None, compare=False)
+    cost: int | None = field(default=None, compare=False)
 
     def using(
         self,
@@ -44,12 +50,15 @@ class PgQueueTask(Task):
         max_attempts: int | None = None,
         backoff: Policy | None = None,
         headers: Mapping[str, Any] | None = None,
+        limits: Iterable[str | Limit] | None = None,
+        cost: int | None = None,
     ) -> PgQueueTask:
         """Return a copy of the task with other values for one call; None keeps a value. Raises InvalidTask."""
         given: dict[str, Any] = {
             "priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend,
             "channel": channel, "dedupe_key": dedupe_key, "order_key": order_key,
             "max_attempts": max_attempts, "backoff": backoff, "headers": headers,
+            "limits": limits if limits is None or isinstance(limits, str) else tuple(limits), "cost": cost,
         }  # fmt: skip
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
@@ -75,6 +84,12 @@ def check_task(task: Task) -> None:
         )
     if task.headers is not None and not isinstance(task.headers, Mapping):
         raise InvalidTask(f"headers must be a mapping, not {task.headers!r}.")
+    if task.cost is not None and (type(task.cost) is not int or task.cost < 1):
+        raise InvalidTask(f"cost must be a whole number of at least 1, not {task.cost!r}.")
+    try:
+        limit_names(task.limits)
+    except InvalidMessage as error:
+        raise InvalidTask(f"limits must be names of shared limits: {error.message}.") from None
 
 
 def stored_task(task: Task, **facts: Any) -> Task:

@@ -32,7 +32,8 @@ class WorkerOptions:
     ``listen``: the database alias for LISTEN; None: polling only. ``notify``: "waiting" if the worker announces that
     it sleeps and is notified only then, "always" if the announcement always holds. ``once``: end after one dequeue.
     ``drain``: end when nothing is ready. ``max_messages``, ``max_age``, ``max_memory`` (bytes): the process is replaced
-    when it reaches one of these; None: no limit. ``name``: the worker's row and the name in log lines.
+    when it reaches one of these; None: no limit. ``processes``: how many processes of this supervisor serve the queues.
+    ``name``: the worker's row and the name in log lines.
     """
 
     using: str
@@ -53,6 +54,7 @@ class WorkerOptions:
     max_messages: int | None = None
     max_age: timedelta | None = None
     max_memory: int | None = None
+    processes: int = 1
     name: str = field(default_factory=worker_name)
 
     @property

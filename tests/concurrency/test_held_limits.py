@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.sessions import Session, one
-from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, send
+from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, send, settle
 from tests.support.waiting import eventually
 
 
@@ -125,3 +125,26 @@ def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -
         assert one(session, "SELECT pgqueue_lease_within(%s, %s)", [message], moment) == [message]
 
     assert one(session, "SELECT filled_at FROM pgqueue_meter") == now
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("verb", ["complete", "dead_letter", "retry"])
+def test_a_place_of_a_handler_that_becomes_free_wakes_a_worker_that_sleeps(
+    session: Session, other: Session, verb: str, count: int
+) -> None:
+    limit_set(session, "stripe", max_concurrency=count, handlers=["work"])
+    enqueue_many(session, "a" * 5)
+    leases = dequeue(session, 5)
+    assert len(leases) == count
+    other.execute("LISTEN pgqueue")
+    other.execute("SELECT pgqueue_wait('w', '{default}', '1 minute')")
+    match verb:
+        case "dead_letter":
+            settle(session, leases, verb, ["a test"] * count)
+        case "retry":
+            retry(session, leases, "1 hour")
+        case _:
+            settle(session, leases, verb)
+
+    assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["default"]
+    assert len(dequeue(other, 5)) == count

@@ -14,6 +14,7 @@ from django.test import override_settings
 from django_pgqueue import NewMessage, handlers
 from django_pgqueue.backoff import Exponential
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.jsonb import to_json, to_json_texts
 from django_pgqueue.lifecycle.enqueue import bind, columns_of, parameters
 from django_pgqueue.lifecycle.enqueue_bind import Bound
 from tests.support.sql import sql
@@ -115,3 +116,30 @@ def test_a_column_of_nothing_but_defaults_is_not_sent() -> None:
     assert columns is not None
     sent = {name for name, value in parameters(columns).items() if value is not None}
     assert sent == {"handler", "payload"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"n": 1}, None, "text", [], 1.5, True, ""],
+        ["\x1f", ["a", "\x1f", "b"], 'x", "\\u001f", "y'],
+        ["ü", "\\u0041", {"ü": "\x7f"}],
+        [None, None],
+        [7],
+    ],
+    ids=repr,
+)
+def test_values_are_encoded_together_as_each_by_itself(values: list[Any]) -> None:
+    assert to_json_texts(values, "payload", 1_000) == [to_json(value, "payload", 1_000) for value in values]
+
+
+def test_values_are_measured_one_by_one() -> None:
+    assert to_json_texts(["x" * 18] * 5, "payload", 20) == [f'"{"x" * 18}"'] * 5
+    with pytest.raises(InvalidMessage, match="MAX_PAYLOAD"):
+        to_json_texts(["x", "x" * 19], "payload", 20)
+
+
+@pytest.mark.parametrize("wrong", [{1}, "\0", "\ud800", float("nan")], ids=repr)
+def test_a_value_that_is_no_json_is_refused_among_others(wrong: Any) -> None:
+    with pytest.raises(InvalidMessage):
+        to_json_texts([1, wrong, 2], "payload", 1_000)

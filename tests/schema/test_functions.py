@@ -146,8 +146,9 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 
 
 INLINED = {
-    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', '-infinity', 1) AS a",
+    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, '-infinity', 1) AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
+    "pgqueue_first_weights": "SELECT w.weight FROM pgqueue_first_weights('default', 1, 1, 8) AS w",
     "pgqueue_first_of_key": "SELECT f.* FROM pgqueue_first_of_key(1, 'invoice-7') AS f",
     "pgqueue_is_guarded": "SELECT pgqueue_is_guarded(q) FROM pgqueue_queue AS q",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",

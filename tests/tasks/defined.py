@@ -153,3 +153,14 @@ def linger(seconds: float) -> None:
 
 def plain() -> None:
     """No task."""
+
+
+@options(limits=["gpt"], cost=lambda text: len(text))
+@task
+def summarize(text: str) -> str:
+    return text[:3]
+
+
+@options(cost=lambda text: -len(text))
+@task
+def priced_wrongly(text: str) -> None: ...

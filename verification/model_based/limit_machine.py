@@ -106,6 +106,17 @@ class LimitMachine(LimitRules):
         self.dequeue("q", 10)
         self.all_that_may_run_runs()
 
+    @rule(costs=st.lists(costs, min_size=3, max_size=5), corrected=costs)
+    def run_a_queue_at_a_cost(self, costs: list[int], corrected: int) -> None:
+        self.open_all()
+        self.set_queue("q", {"release_interval": SECOND, "release_burst": 6})
+        for place, cost in enumerate(costs):
+            self.enqueue("ab"[place % 2], "g", [], cost, 5)
+        for _ in range(3):
+            self.all_that_may_run_runs()
+            self.spend([0], corrected)
+            self.complete([1])
+
     @rule(channel=st.sampled_from("cd"), verb=st.sampled_from(["retry", "dead_letter"]))
     def die_in_order(self, channel: str, verb: str) -> None:
         self.open_all()

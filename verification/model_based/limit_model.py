@@ -37,7 +37,8 @@ class SharedLimit:
 
 @dataclass(slots=True)
 class QueueLimit:
-    """``next_at``: the theoretical arrival time of the next delivery."""
+    """``next_at``: the theoretical arrival time of the next delivery, which may be ``debt`` tokens beyond the burst;
+    ``spent``: corrections of costs that no dequeue has seen yet."""
 
     max_concurrency: int | None = None
     interval: int | None = None
@@ -46,6 +47,24 @@ class QueueLimit:
     max_share: float | None = None
     paused: bool = False
     next_at: int = 0
+    debt: int = 0
+    spent: int = 0
+
+    def bounded(self, now: int) -> int:
+        """Return the time of the bucket: a shorter interval holds at once."""
+        assert self.interval is not None
+        return min(self.next_at, now + (self.burst + self.debt) * self.interval)
+
+    def move(self, now: int, next_at: int) -> None:
+        assert self.interval is not None
+        self.next_at = next_at
+        self.debt = max(0, ceil((next_at - now) / self.interval) - self.burst)
+
+    def collect(self, now: int) -> None:
+        """A dequeue takes the corrections of costs."""
+        if self.interval is not None and not self.paused:
+            self.move(now, self.bounded(now) + self.spent * self.interval)
+            self.spent = 0
 
 
 @dataclass(slots=True)
@@ -114,17 +133,18 @@ class Limits:
             return f"{limit.bucket(self.now)} tokens, and it takes {min(cost, limit.burst)}"
         return ""
 
-    def queue_room(self, name: str) -> int:
-        """Return how many messages the limits of the queue let start now."""
+    def queue_is_open(self, name: str, cost: int) -> bool:
+        """Return whether the limits of the queue let a message of this cost start now."""
         queue = self.queues[name]
         if queue.paused:
-            return 0
+            return False
         held = len([job for job in self.leased() if job.lane.queue == name])
-        room = 1000 if queue.max_concurrency is None else max(0, queue.max_concurrency - held)
-        if queue.interval is not None:
-            at = max(self.now, min(queue.next_at, self.now + queue.burst * queue.interval))
-            room = min(room, floor((self.now + (queue.burst - 1) * queue.interval - at) / queue.interval) + 1)
-        return room
+        if queue.max_concurrency is not None and held >= queue.max_concurrency:
+            return False
+        if queue.interval is None:
+            return True
+        at = max(self.now, queue.bounded(self.now) + queue.spent * queue.interval)
+        return at - self.now <= (queue.burst - min(cost, queue.burst)) * queue.interval
 
     def most_of_share(self, name: str) -> int | None:
         """Return how many leases of the queue one channel may hold; None: any number."""
@@ -150,7 +170,7 @@ class Limits:
         for limit in self.limits_of(job):
             why = self.refusal(limit, job.cost)
             assert not why, f"message {number} has the limit {limit.name}: {why}"
-        assert self.queue_room(lane.queue) > 0, f"queue {lane.queue} is at its limit"
+        assert self.queue_is_open(lane.queue, job.cost), f"queue {lane.queue} is at its limit"
         most = self.most_of_share(lane.queue)
         assert most is None or self.held_by(lane) < most, f"channel {lane.name} has more than max_share"
         for limit in self.limits_of(job):
@@ -158,8 +178,7 @@ class Limits:
             limit.filled_at = self.now
         queue = self.queues[lane.queue]
         if queue.interval is not None:
-            at = max(self.now, min(queue.next_at, self.now + queue.burst * queue.interval))
-            queue.next_at = at + queue.interval
+            queue.move(self.now, max(self.now, queue.bounded(self.now)) + job.cost * queue.interval)
         job.status, job.token, lane.current = LEASED, token, number
         job.attempts += 1
 
@@ -168,6 +187,8 @@ class Limits:
             if limit.interval is not None:
                 limit.tokens = limit.bucket(self.now) - (cost - job.cost)
                 limit.filled_at = self.now
+        if self.queues[job.lane.queue].interval is not None:
+            self.queues[job.lane.queue].spent += cost - job.cost
         job.cost = cost
 
     def end(self, job: Job) -> None:
@@ -201,7 +222,8 @@ class Limits:
             return "its channel is held"
         if lane.ordered and current is None and job is not min(waiting, key=lambda other: (other.due, other.id)):
             return "it is not the first of its channel"
-        if self.queue_room(lane.queue) < 1:
+        waiting = [other for other in self.jobs.values() if other.status == READY and other.lane.queue == lane.queue]
+        if not self.queue_is_open(lane.queue, max(other.cost for other in waiting)):
             return "its queue is at its limit"
         most = self.most_of_share(lane.queue)
         if most is not None and self.held_by(lane) >= most:

@@ -162,6 +162,7 @@ class LimitRules(RuleBasedStateMachine):
         self.ask(WORKER + " RETURNING name", SLOTS)
         before = {lane.name: self.model.held_by(lane) for lane in self.model.lanes.values()}
         free = self.unlimited(name)
+        self.model.queues[name].collect(self.model.now)
         answer = self.ask(DEQUEUE, name, limit, span(LEASE))
         for number, token in answer:
             self.model.lease(number, token)

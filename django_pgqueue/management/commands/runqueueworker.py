@@ -165,6 +165,7 @@ class Command(BaseCommand):
             max_messages=given["max_messages"],
             max_age=given["max_age"],
             max_memory=given["max_memory"] and given["max_memory"] << 20,
+            processes=max(1, given["processes"]),
         )
 
         def maintenance(wake: Callable[[], None]) -> MaintenanceLoop:

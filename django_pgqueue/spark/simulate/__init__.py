@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from django_pgqueue.spark import arguments
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.simulate.limits import Change, QueueLimits
+from django_pgqueue.spark.simulate.limits import Change, QueueLimits, SharedLimits
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="CHANNEL.FIELD=VALUE",
         dest="changes",
         help="another limit: max_concurrency, release_interval (500ms, 2s), release_burst, weight, paused (yes), "
-        "ordered (yes); "
+        "ordered (yes), on_dead (pause); "
         "none lifts it; without CHANNEL for all; may be repeated",
     )
     parser.add_argument(
@@ -37,7 +37,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="a limit of all channels together: max_concurrency, release_interval, release_burst; may be repeated",
+        help="a limit of all channels together: max_concurrency, release_interval, release_burst, fairness (share), "
+        "max_share; may be repeated",
+    )
+    parser.add_argument(
+        "--set-limit",
+        action="append",
+        default=[],
+        metavar="NAME.FIELD=VALUE",
+        help="a shared limit: max_concurrency, max_cost, release_interval, release_burst; handlers (names) or id says "
+        "which messages have it; may be repeated",
     )
     parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of worker processes")
     parser.add_argument(
@@ -66,10 +75,10 @@ def run(args: Namespace) -> int:
     files, days = files_of(lake, args.days)
     was = Scenario(args.queue, files, concurrency=args.concurrency, batch=args.batch)
     try:
-        limits = QueueLimits.parse(args.set_queue)
+        limits, shared = QueueLimits.parse(args.set_queue), SharedLimits.parse(args.set_limit)
     except ValueError as error:
         raise PipelineError(str(error)) from None
-    other = replace(was, changes=tuple(args.changes), workers=args.workers, limits=limits)
+    other = replace(was, changes=tuple(args.changes), workers=args.workers, limits=limits, shared=shared)
     scenarios = [was] if other.as_it_was else [was, other]
     with arguments.engine("simulate", args) as spark:
         outcomes = simulate(spark, lake, scenarios)

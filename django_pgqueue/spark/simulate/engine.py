@@ -1,68 +1,35 @@
 """Simulate a queue: the line, turns, weights, limits and rates as pgqueue_take keeps them.
 
 The module is pure: no clock, no database, no randomness. All times are whole microseconds, so that rates are exact. The
-rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance and pgqueue_fold.
+rules are those of pgqueue_take, pgqueue_take_turn, pgqueue_allowance, pgqueue_queue_allowance, pgqueue_fold and
+pgqueue_take_by_share.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 
 from django_pgqueue.spark.simulate.gate import SimulatedGate
-from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits
+from django_pgqueue.spark.simulate.lane import SimulatedLane, SimulatedMessage
+from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits, SharedLimits
 from django_pgqueue.spark.simulate.pace import SimulatedPace
+from django_pgqueue.spark.simulate.share import turn_by_share
+from django_pgqueue.spark.simulate.shared import SimulatedLimits
 
 ARRIVES, SETTLES, UNPARKS, OPENS = range(4)
 NEVER = 1 << 63
 # The most lanes that share one call.
 AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedMessage:
-    """A message to serve; times in microseconds.
-
-    ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
-    how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
-    the wait that it had in the archive.
-    """
-
-    id: int
-    channel: str
-    rank: int
-    arrives_at: int
-    due_at: int
-    runs: tuple[int, ...]
-    pauses: tuple[int, ...] = ()
-    waited: int = 0
+# An ordered channel looks at a full limit again after this time, in microseconds.
+LOOKS_AGAIN = 1_000_000
 
 
 # A function that is called when the last attempt of a message begins: with the message, and its wait.
 Record = Callable[[SimulatedMessage, int], None]
-# The order of service within a channel, then the message and the number of attempts before.
-Ready = tuple[int, int, int, SimulatedMessage, int]
-
-
-class SimulatedLane:
-    """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
-    channel, the message that failed, and that comes before the others."""
-
-    __slots__ = ("held", "in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served")
-
-    def __init__(self, limits: ChannelLimits) -> None:
-        self.limits = limits
-        self.ready: list[Ready] = []
-        self.held: Ready | None = None
-        self.leased = 0
-        self.served = 0
-        self.next_at = 0
-        self.in_line = False
-        self.place = 0
-        self.parked_until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +50,7 @@ class Simulation:
 
     ``slots``: messages that all workers together handle at the same time. ``ahead``: the most messages that they
     dequeue at once to have them in memory; 0: they dequeue only for idle slots. ``queue``: the limits of all channels
-    together.
+    together; ``shared``: the shared limits, which messages name.
     """
 
     def __init__(
@@ -94,8 +61,10 @@ class Simulation:
         *,
         ahead: int = 0,
         queue: QueueLimits | None = None,
+        shared: Iterable[SharedLimits] = (),
     ) -> None:
-        self._gate = SimulatedGate(queue or QueueLimits())
+        self._gate = SimulatedGate(queue or QueueLimits(), slots)
+        self._shared = SimulatedLimits(shared)
         self._limits = limits
         self._idle = slots
         self._pace = SimulatedPace(slots, ahead)
@@ -108,7 +77,7 @@ class Simulation:
         self._events: list[tuple[int, int, int, SimulatedLane, SimulatedMessage | None, int]] = []
         self._order = count()
         self._busy = 0
-        self._opens_at: int | None = None
+        self._looks: set[int] = set()
 
     def run(self, messages: Iterable[SimulatedMessage]) -> SimulationResult:
         """Serve all messages, which come in the order of arrives_at. Returns the result."""
@@ -122,19 +91,27 @@ class Simulation:
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
-            while (self._fresh or self._line) and (room := self._room(now)):
-                self._gate.lease(self._turn(room, now), now)
+            self._promote(now)
+            while (self._fresh or self._line) and (room := self._room(now)) and self._turn(room, now):
                 self._start(now)
-        return SimulationResult(
-            {name: len(lane.ready) for name, lane in self._lanes.items() if lane.ready}, self._busy, now
-        )
+        left = Counter(self._shared.left())
+        left.update({name: len(lane.ready) + (lane.held is not None) for name, lane in self._lanes.items()})
+        return SimulationResult({name: number for name, number in left.items() if number}, self._busy, now)
+
+    def _promote(self, now: int) -> None:
+        for lane, (_, due_at, _, message, attempt) in self._shared.promote(now):
+            self._arrive(lane, message, attempt, due_at)
+        self._open(self._shared.opens_at(now))
+
+    def _open(self, at: int | None) -> None:
+        """Look again at a time; None: at none."""
+        if at is not None and at not in self._looks:
+            self._looks.add(at)
+            heapq.heappush(self._events, (at, next(self._order), OPENS, SimulatedLane(ChannelLimits()), None, 0))
 
     def _room(self, now: int) -> int:
         """Return how many messages to dequeue now. While the queue's rate allows none, the next time is an event."""
-        opens_at = self._gate.opens_at(now)
-        if opens_at is not None and opens_at != self._opens_at:
-            self._opens_at = opens_at
-            heapq.heappush(self._events, (opens_at, next(self._order), OPENS, SimulatedLane(ChannelLimits()), None, 0))
+        self._open(self._gate.opens_at(now))
         return min(self._pace.room(len(self._waiting), self._idle), self._gate.room(now))
 
     def _lane(self, channel: str) -> SimulatedLane:
@@ -151,6 +128,7 @@ class Simulation:
         self, now: int, _: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None, attempt: int
     ) -> None:
         if kind == OPENS:
+            self._looks.discard(now)
             return
         if kind == UNPARKS:
             if lane.parked_until == now:
@@ -163,6 +141,7 @@ class Simulation:
         self._idle += 1
         lane.leased -= 1
         self._gate.leased -= 1
+        self._shared.give_back(message)
         self._pace.passed(message.runs[attempt])
         self._start(now)
         if attempt < len(message.pauses):
@@ -174,6 +153,8 @@ class Simulation:
                 self._at(again_at, UNPARKS, lane)
                 return
             self._at(again_at, ARRIVES, lane, message, attempt + 1)
+        elif message.dies and lane.limits.ordered and lane.limits.on_dead == "pause":
+            lane.limits = replace(lane.limits, paused=True)
         if lane.limits.most is not None and lane.ready:
             self._enter(lane)
 
@@ -200,6 +181,9 @@ class Simulation:
 
         Returns how many messages are leased.
         """
+        self._gate.short = False
+        if self._gate.by_share:
+            return turn_by_share(self, self._gate, self._fresh, self._line, limit, now)
         most = min(limit, AT_ONCE)
         heads = [*islice(self._fresh, most), *islice(self._line, most)][:most]
         weights = sum(lane.limits.weight for lane in heads)
@@ -209,24 +193,33 @@ class Simulation:
             lane = line.popleft()
             weight = lane.limits.weight
             share = (limit * weight + weights - 1) // weights if limit > 1 else 0
-            left -= self._serve(lane, min(left, max(weight - lane.served, share)), now)
-            if lane.in_line and lane.served:
+            left -= self.serve(lane, min(left, max(weight - lane.served, share)), now)
+            if self.goes_on(lane):
                 line.appendleft(lane)
-                continue
-            lane.place = next(self._places)
-            if lane.in_line:
+            elif lane.in_line:
                 self._line.append(lane)
+            if self._gate.short:
+                break
         return limit - left
 
-    def _serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
+    def goes_on(self, lane: SimulatedLane) -> bool:
+        """Return whether the turn of a lane goes on, which keeps its place. Otherwise it draws a new one."""
+        if lane.in_line and (lane.served or self._gate.short):
+            return True
+        lane.place = next(self._places)
+        return False
+
+    def holders(self) -> list[SimulatedLane]:
+        """Return the lanes with leased messages."""
+        return [lane for lane in self._lanes.values() if lane.leased]
+
+    def serve(self, lane: SimulatedLane, quota: int, now: int) -> int:
         """Lease up to ``quota`` messages of the lane, and move the lane. Returns how many."""
         limits = lane.limits
         room = quota
         if limits.limited:
             room, quota = self._allowance(lane, quota, now)
-        got = min(quota, len(lane.ready) + (lane.held is not None))
-        for _ in range(got):
-            self._lease(lane, now)
+        got = self._take(lane, quota, now)
         rotate = not got or lane.served + got >= limits.weight
         lane.served = 0 if rotate else lane.served + got
         if not limits.limited:
@@ -234,9 +227,27 @@ class Simulation:
                 lane.in_line = False
                 lane.served = 0
             return got
-        if limits.release_interval is not None:
-            lane.next_at += got * limits.release_interval
         self._park(lane, limits, room <= got and limits.most is not None, now)
+        return got
+
+    def _take(self, lane: SimulatedLane, quota: int, now: int) -> int:
+        """Lease messages of the lane until one has to wait. Returns how many."""
+        got = 0
+        while got < quota and (lane.held or lane.ready):
+            _, _, _, message, _ = lane.held or lane.ready[0]
+            if not lane.may_start(message.cost, now) or not self._gate.may_start(message.cost, now):
+                break
+            limit = self._shared.full(message, now, lane.limits.ordered)
+            if limit is None:
+                self._lease(lane, now)
+                got += 1
+            elif lane.limits.ordered:
+                lane.held = lane.held or heapq.heappop(lane.ready)
+                lane.parked_until = now + LOOKS_AGAIN
+                break
+            else:
+                limit.wait(lane, heapq.heappop(lane.ready))
+                self._open(limit.opens_at(now))
         return got
 
     def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
@@ -255,12 +266,10 @@ class Simulation:
         return room, max(may, 0)
 
     def _park(self, lane: SimulatedLane, limits: ChannelLimits, full: bool, now: int) -> None:
-        again_at = None
-        if limits.release_interval is not None:
-            again_at = lane.next_at - (limits.release_burst - 1) * limits.release_interval
-        if not lane.ready or limits.paused or full:
+        again_at = max(lane.opens_at(), lane.parked_until or 0)
+        if limits.paused or full or not (lane.ready or lane.held):
             lane.in_line = False
-        elif again_at is not None and again_at > now:
+        elif again_at > now:
             lane.in_line = False
             lane.parked_until = again_at
             self._at(again_at, UNPARKS, lane)
@@ -269,6 +278,10 @@ class Simulation:
         _, due_at, _, message, attempt = lane.held or heapq.heappop(lane.ready)
         lane.held = None
         lane.leased += 1
+        lane.wanted = 1
+        lane.next_at = max(lane.next_at, now) + message.cost * (lane.limits.release_interval or 0)
+        self._gate.lease(message.cost, now)
+        self._shared.take(message, now)
         self._waiting.append((lane, message, attempt))
         if attempt == len(message.pauses):
             self._record(message, now - due_at)

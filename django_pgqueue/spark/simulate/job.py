@@ -13,7 +13,7 @@ from pyarrow import parquet
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.capacity import Capacity
 from django_pgqueue.spark.simulate.engine import Simulation
-from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, QueueLimits, changed
+from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, QueueLimits, SharedLimits, changed
 from django_pgqueue.spark.simulate.outcome import SECOND_MICROSECONDS, SimulationOutcome, WaitRecorder
 from django_pgqueue.spark.simulate.workload import Workload
 
@@ -33,7 +33,8 @@ class Scenario:
 
     ``files``: the lake's files, by table. ``workers``: the number of workers (None: as in the archive).
     ``concurrency``: handlers at a time of each worker (None: CONCURRENCY_SLOTS, or more if the archive shows more);
-    ``batch``: the most messages that a worker dequeues at once. ``limits``: those of the whole queue.
+    ``batch``: the most messages that a worker dequeues at once. ``limits``: those of the whole queue;
+    ``shared``: shared limits.
     """
 
     queue: str
@@ -43,10 +44,11 @@ class Scenario:
     concurrency: int | None = None
     batch: int = BATCH_MESSAGES
     limits: QueueLimits = field(default_factory=QueueLimits)
+    shared: tuple[SharedLimits, ...] = ()
 
     @property
     def as_it_was(self) -> bool:
-        return not (self.changes or self.workers) and self.limits == QueueLimits()
+        return not (self.changes or self.workers or self.shared) and self.limits == QueueLimits()
 
 
 def simulate(spark: SparkSession, lake: ParquetLake, scenarios: Iterable[Scenario]) -> list[SimulationOutcome]:
@@ -78,11 +80,17 @@ def play(scenario: Scenario) -> SimulationOutcome:
     concurrency = scenario.concurrency or max(capacity.concurrency, CONCURRENCY_SLOTS)
     record = WaitRecorder()
     ahead = workers * scenario.batch
-    simulation = Simulation(limits, workers * concurrency, record, ahead=ahead, queue=scenario.limits)
-    result = simulation.run(workload.messages(concurrency))
+    simulation = Simulation(
+        limits, workers * concurrency, record, ahead=ahead, queue=scenario.limits, shared=scenario.shared
+    )
+    result = simulation.run(workload.messages(concurrency, scenario.shared))
     capacity = Capacity(workers, concurrency)
     shown = {name: each.as_json() for name, each in limits.items()}
-    return replace(record.outcome(result, capacity, began_at, shown), queue_limits=scenario.limits.as_json())
+    return replace(
+        record.outcome(result, capacity, began_at, shown),
+        queue_limits=scenario.limits.as_json(),
+        shared_limits={each.name: each.as_json() for each in scenario.shared},
+    )
 
 
 def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLimits]:

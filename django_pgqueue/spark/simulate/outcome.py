@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_pgqueue.spark.simulate.capacity import Capacity
-from django_pgqueue.spark.simulate.engine import SimulatedMessage, SimulationResult
+from django_pgqueue.spark.simulate.engine import SimulationResult
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 
 PERCENTILES = (50, 95, 99)
 SECOND_MICROSECONDS = 1_000_000
@@ -43,6 +44,7 @@ class SimulationOutcome:
     utilization: float
     limits: dict[str, dict[str, Any]]
     queue_limits: dict[str, Any] = field(default_factory=dict)
+    shared_limits: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class WaitRecorder:

@@ -81,6 +81,10 @@ def _changes(was: SimulationOutcome, other: SimulationOutcome) -> str:
         if value != was.queue_limits.get(field)
     ]  # fmt: skip
     found += [
+        f"; shared limit {_named(name)}: {field} {value}" for name, limits in other.shared_limits.items()
+        for field, value in limits.items() if value not in (None, [])
+    ]  # fmt: skip
+    found += [
         f"; {_named(name)}: {field} {value} instead of {was.limits[name][field]}"
         for name, limits in other.limits.items()
         for field, value in limits.items()

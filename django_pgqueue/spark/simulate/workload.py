@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,9 +17,13 @@ from pyarrow import dataset
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.simulate.capacity import Attempt, runs
-from django_pgqueue.spark.simulate.engine import SimulatedMessage
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
+from django_pgqueue.spark.simulate.limits import SharedLimits
 
-COLUMNS = ("id", "channel", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors")
+COLUMNS = (
+    "id", "channel", "handler", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors", "limits",
+    "cost",
+)  # fmt: skip
 TIMES = ("created_at", "dequeue_at", "began_at", "settled_at")
 BATCH_ROWS = 10_000
 
@@ -54,7 +58,7 @@ class Workload:
             )
         rows = _in_order(pa.concat_tables(parts))
         failed = {place: found for place, row in _with_errors(rows) if (found := _failed(place, row))}
-        return cls(rows.drop_columns(["errors", "attempts", "died"]), failed)
+        return cls(rows.drop_columns(["errors", "attempts"]), failed)
 
     @property
     def channels(self) -> list[str]:
@@ -72,8 +76,9 @@ class Workload:
         failed = sorted(attempt for attempts in self.failed.values() for attempt in attempts)
         return heapq.merge(self._last_attempts(rows, order), failed)
 
-    def messages(self, concurrency: int) -> Iterator[SimulatedMessage]:
-        """Yield the messages, with the time that their handlers took in workers of this concurrency."""
+    def messages(self, concurrency: int, shared: Sequence[SharedLimits] = ()) -> Iterator[SimulatedMessage]:
+        """Yield the messages, with the time that their handlers took in workers of this concurrency, and those of the
+        shared limits that they have."""
         last = array("q", bytes(8 * self.rows.num_rows))
         earlier = {row: [0] * len(attempts) for row, attempts in self.failed.items()}
         for attempt, run in runs(self.attempts(), concurrency):
@@ -82,9 +87,12 @@ class Workload:
             else:
                 earlier[attempt.row][attempt.place] = run
         for place, row in enumerate(_each(self.rows)):
-            yield self._message(row, self.failed.get(place, []), (*earlier.get(place, ()), last[place]))
+            taken = (*earlier.get(place, ()), last[place])
+            yield self._message(row, self.failed.get(place, []), taken, shared)
 
-    def _message(self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...]) -> SimulatedMessage:
+    def _message(
+        self, row: dict[str, Any], failed: list[Attempt], taken: tuple[int, ...], shared: Sequence[SharedLimits]
+    ) -> SimulatedMessage:
         # The archive has the due time of the last attempt; for the others it only has when they began.
         begins = [*(attempt.start for attempt in failed), row["dequeue_at"]][1:]
         return SimulatedMessage(
@@ -96,6 +104,9 @@ class Workload:
             runs=taken,
             pauses=tuple(max(begin - attempt.end, 0) for attempt, begin in zip(failed, begins, strict=True)),
             waited=max(row["began_at"] - row["dequeue_at"], 0),
+            cost=row["cost"] or 1,
+            shared=tuple(each.name for each in shared if each.has(row["handler"], json.loads(row["limits"] or "[]"))),
+            dies=row["died"],
         )
 
     @staticmethod

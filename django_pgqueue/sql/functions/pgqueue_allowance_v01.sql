@@ -4,12 +4,13 @@
 -- is read here, after the lane was locked: a later change leaves an arrival that cannot be folded before the lane is
 -- free again.
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
--- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371).
+-- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371). p_debt: see pgqueue_lane.
 -- Returns no row when this call was stopped since it read the clock: it would miss leases of later calls. messages: at
 --   most p_quota; room: free places under max_concurrency (0 when paused, or when p_current_id holds an ordered
 --   channel; NULL without that limit, which a released channel has only when it is ordered); look_at: when to look
---   again after they are used; next_at: the bucket's time; step, slack: how far a message moves it, and how far it may
---   be ahead of the clock; lease_floor: no live lease of the channel is older.
+--   again after they are used; next_at: the bucket's time; step, slack: how far a message of cost 1 moves it, and how
+--   far it may be ahead of the clock; tokens, burst: in the bucket, and the most it has, NULL without a rate;
+--   lease_floor: no live lease of the channel is older.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(
@@ -17,17 +18,18 @@ CREATE FUNCTION pgqueue_allowance(
     p_now timestamptz,
     p_quota integer,
     p_next_at timestamptz,
+    p_debt bigint,
     p_lease_floor timestamptz,
     p_current_id bigint
 )
 RETURNS TABLE (
     messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval,
-    lease_floor timestamptz
+    tokens numeric, burst integer, lease_floor timestamptz
 )
 LANGUAGE sql
 STABLE
 AS $$
-    SELECT greatest(least(p_quota, r.room, b.free), 0)::integer, r.room,
+    SELECT greatest(least(p_quota, r.room, floor(b.tokens)), 0)::integer, r.room,
         -- A settlement that did not see a new limit does not tell that it frees a place: look again by ourselves for a
         -- while.
         CASE
@@ -35,7 +37,8 @@ AS $$
             WHEN c.paused_at IS NULL AND c.changed_at > p_now - interval '10 minutes' THEN p_now + interval '5 seconds'
             ELSE 'infinity'
         END,
-        b.next_at, coalesce(r.interval, '0'), (c.release_burst - 1) * r.interval,
+        b.next_at, coalesce(r.interval, '0'), (c.release_burst - 1) * r.interval, b.tokens,
+        CASE WHEN b.tokens IS NOT NULL THEN c.release_burst END,
         -- While the limit is new, leases that were taken without it may be on their way to be committed.
         CASE
             WHEN r.room IS NOT NULL AND c.paused_at IS NULL
@@ -75,13 +78,14 @@ AS $$
         -- may have taken a message since p_now was read.
         SELECT CASE
                 WHEN r.interval IS NULL THEN p_next_at
-                ELSE least(greatest(p_next_at, p_now), clock_timestamp() + c.release_burst * r.interval)
+                ELSE pgqueue_bucket_time(
+                    greatest(p_next_at, p_now), p_debt, r.interval, c.release_burst, clock_timestamp())
             END AS next_at
     ) AS t
     CROSS JOIN LATERAL (
         SELECT t.next_at,
-            floor(extract(epoch FROM p_now + (c.release_burst - 1) * r.interval - t.next_at)
-                / extract(epoch FROM r.interval)) + 1 AS free
+            extract(epoch FROM p_now + (c.release_burst - 1) * r.interval - t.next_at)
+                / extract(epoch FROM r.interval) + 1 AS tokens
     ) AS b
     WHERE c.id = p_channel_id AND (p_now >= p_lease_floor OR clock_timestamp() < p_lease_floor);
 $$;

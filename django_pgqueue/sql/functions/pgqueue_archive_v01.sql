@@ -43,7 +43,7 @@ BEGIN
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, started_at, order_key)
+            redriven_from, started_at, order_key, limits, cost)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END,
             CASE WHEN n.archive = 'full' THEN n.headers END, n.priority, n.attempts, n.max_attempts, n.created_at,
@@ -51,7 +51,7 @@ BEGIN
             CASE WHEN n.cancel_reason <> '' THEN jsonb_build_object('reason', n.cancel_reason) END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key, n.limits, n.cost
         FROM placed AS n
         WHERE n.archive <> 'none'
     )

@@ -19,6 +19,7 @@ DECLARE
     v_events boolean;
     v_archives jsonb;
     v_counted text[];
+    v_limited_handlers text[];
     v_watched text[];
     v_keys pgqueue_order_note[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
@@ -26,8 +27,9 @@ BEGIN
     -- For most queues this look is cheap: the index is empty.
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive),
         array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL),
+        (SELECT array_agg(h.handler) FROM pgqueue_limit_handler AS h WHERE NOT h.breaker),
         (SELECT array_agg(h.handler) FROM pgqueue_limit_handler AS h WHERE h.breaker)
-    INTO v_events, v_archives, v_counted, v_watched
+    INTO v_events, v_archives, v_counted, v_limited_handlers, v_watched
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full' OR q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL;
     -- Deletes the messages that the caller still holds.
@@ -42,17 +44,16 @@ BEGIN
         SELECT s.*, coalesce(c.queue, '') AS queue, coalesce(c.name, '') AS channel, p_results[s.place] AS result,
             pgqueue_started_at(v_now, s.leased_at, p_ran_seconds[s.place]) AS started_at,
             c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL OR c.queue = ANY (v_counted)
-                OR s.limits IS NOT NULL AS limited,
+                OR s.limits IS NOT NULL OR s.handler = ANY (v_limited_handlers) AS limited,
             coalesce(p_archive, c.archive, v_archives ->> c.queue, 'full') AS archive
-        FROM settled AS s
-        LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
+        FROM settled AS s LEFT JOIN pgqueue_channel AS c ON c.id = s.channel_id
     ),
     -- Archives them, unless the setting is none.
     archived AS (
         INSERT INTO pgqueue_archived_message (
             id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
             dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-            redriven_from, started_at, order_key)
+            redriven_from, started_at, order_key, limits, cost)
         SELECT n.id, n.queue, n.channel, n.handler, CASE WHEN n.archive = 'full' THEN n.payload END,
             CASE WHEN n.archive = 'full' THEN n.body END, CASE WHEN n.archive = 'full' THEN n.headers END, n.priority,
             n.attempts, n.max_attempts, n.created_at, n.dequeue_at, n.leased_at, n.lease_token, v_now, v_outcome,
@@ -63,7 +64,7 @@ BEGIN
             END,
             CASE WHEN n.archive = 'full' THEN n.state END,
             CASE WHEN n.archive = 'full' OR n.errors IS NULL THEN n.errors ELSE pgqueue_bare_errors(n.errors) END,
-            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key
+            n.dedupe_key, n.worker, n.redriven_from, n.started_at, n.order_key, n.limits, n.cost
         FROM placed AS n
         WHERE n.archive <> 'none'
     )
@@ -78,7 +79,6 @@ BEGIN
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
-    -- Each IF is one expression: a PERFORM with a WHERE starts a query, also when it does nothing.
     IF v_limited IS NOT NULL THEN PERFORM pgqueue_record_departures(v_limited); END IF;
     IF v_ended IS NOT NULL THEN PERFORM pgqueue_record_outcomes(v_ended, false); END IF;
     IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys, true); END IF;

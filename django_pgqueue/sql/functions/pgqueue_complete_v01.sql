@@ -47,7 +47,9 @@ BEGIN
         -- One message that is archived in full, the most frequent case: several short statements cost less than the
         -- large one.
         SELECT c.queue, c.name, c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL AS limited,
-            EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler AND h.breaker) AS watched,
+            -- 1: its handler has shared limits; 2: a breaker; 3: both.
+            (SELECT bit_or(CASE WHEN h.breaker THEN 2 ELSE 1 END) FROM pgqueue_limit_handler AS h
+            WHERE h.handler = m.handler) AS metered,
             -- 2: a queue has events, or does not archive in full; 1: this queue has a limit. One look for both.
             (
                 SELECT max(CASE WHEN q.events OR q.archive <> 'full' THEN 2 WHEN q.name = c.queue THEN 1 END)
@@ -66,14 +68,15 @@ BEGIN
             INSERT INTO pgqueue_archived_message (
                 id, queue, channel, handler, payload, body, headers, priority, attempts, max_attempts, created_at,
                 dequeue_at, leased_at, lease_token, archived_at, outcome, result, state, errors, dedupe_key, worker,
-                redriven_from, started_at, order_key)
+                redriven_from, started_at, order_key, limits, cost)
             VALUES (
                 v_one.id, v_channel.queue, v_channel.name, v_one.handler, v_one.payload, v_one.body, v_one.headers,
                 v_one.priority, v_one.attempts, v_one.max_attempts, v_one.created_at, v_one.dequeue_at, v_one.leased_at,
                 v_one.lease_token, v_now, 'completed', p_results[1], v_one.state, v_one.errors, v_one.dedupe_key,
                 v_one.worker, v_one.redriven_from,
-                pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key);
-            IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL THEN
+                pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key, v_one.limits,
+                v_one.cost);
+            IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             IF v_one.order_key IS NOT NULL THEN
@@ -82,7 +85,7 @@ BEGIN
             END IF;
             -- A handler whose last outcome is no failure, and whose breaker is closed, ends here: the call costs more.
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.
-            IF v_channel.watched THEN
+            IF v_channel.metered & 2 = 2 THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[
                     ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false)
                 FROM pgqueue_limit_handler AS h

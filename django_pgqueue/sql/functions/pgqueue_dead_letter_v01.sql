@@ -66,9 +66,10 @@ BEGIN
     )
     SELECT array_agg(n.id),
         array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL
-            OR n.limits IS NOT NULL OR EXISTS (
-            SELECT FROM pgqueue_queue AS q
-            WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
+            OR n.limits IS NOT NULL
+            OR EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND NOT h.breaker)
+            OR EXISTS (SELECT FROM pgqueue_queue AS q
+                WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
         array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
         array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL)

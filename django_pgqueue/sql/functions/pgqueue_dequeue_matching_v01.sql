@@ -33,6 +33,8 @@ DECLARE
     v_token uuid := gen_random_uuid();
     v_count integer := 0;
     v_quota integer;
+    v_leased integer;
+    v_left integer;
 BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease, 'dequeue_matching');
@@ -60,12 +62,18 @@ BEGIN
                 FROM unnest(v_found.channels) WITH ORDINALITY AS u (channel_id, place)
                 ORDER BY u.place
             LOOP
-                EXIT WHEN v_count = p_limit;
-                v_taken := pgqueue_take(p_queue, least(v_quota, p_limit - v_count), v_part.channel_id, v_part.ids);
-                CONTINUE WHEN coalesce(v_taken.ids, '{}') = '{}';
-                v_count := v_count + cardinality(v_taken.ids);
-                RETURN QUERY
-                SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
+                v_left := least(v_quota, p_limit - v_count);
+                WHILE v_left > 0 LOOP
+                    v_taken := pgqueue_take(p_queue, v_left, v_part.channel_id, v_part.ids);
+                    EXIT WHEN coalesce(v_taken.ids, '{}') = '{}';
+                    RETURN QUERY
+                    SELECT l.* FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
+                    GET DIAGNOSTICS v_leased = ROW_COUNT;
+                    v_count := v_count + v_leased;
+                    v_left := v_left - v_leased;
+                    -- Others may stand behind those that were set aside, because a shared limit is full.
+                    EXIT WHEN v_leased = cardinality(v_taken.ids);
+                END LOOP;
             END LOOP;
         END LOOP;
         EXIT WHEN v_count > 0 OR pgqueue_bring_back(p_queue, p_limit, clock_timestamp(), p_worker) = 0;

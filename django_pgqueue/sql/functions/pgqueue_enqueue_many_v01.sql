@@ -36,6 +36,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -90,31 +91,27 @@ BEGIN
         SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e WHERE NOT v_refused;
         RETURN;
     END IF;
-    -- Pairs up the arrays, and looks up the channels.
-    RETURN QUERY WITH input AS MATERIALIZED (
+    RETURN QUERY
+    INSERT INTO pgqueue_message (
+        channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
+        backoff_factor, backoff_longest, created_at, limits, cost, waits_for, order_key)
+    SELECT i.channel_id, i.handler, coalesce(i.payload, 'null'), i.body, i.headers, coalesce(i.priority, 0), i.due_at,
+        CASE WHEN i.due_at > v_now OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5),
+        i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
+        CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key
+    FROM (
         SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at,
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids,
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(u.limits)) END AS waits_for
-        FROM (
-            SELECT nextval('pgqueue_message_id_seq') AS id, n.* FROM unnest(p_handlers, p_payloads, p_channels,
-                p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs,
-                p_backoff_factors, p_backoff_longests, p_limits, p_costs, p_order_keys) WITH ORDINALITY AS n (handler,
-                payload, channel, queue, body, headers, priority, dequeue_at, delay, max_attempts, backoff,
-                backoff_factor, backoff_longest, limits, cost, order_key, place)
-        ) AS u
+        FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
+            p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs,
+            p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at,
+                delay, max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, order_key, place)
         LEFT JOIN pgqueue_channel AS c
             ON c.queue = coalesce(u.queue, 'default') AND c.name = coalesce(u.channel, 'default')
-    ),
-    -- Inserts the messages in the order given.
-    enqueued AS (
-        INSERT INTO pgqueue_message (
-            id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest, created_at, limits, cost, waits_for, order_key)
-        SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, 'null'), i.body, i.headers, coalesce(i.priority, 0),
-            i.due_at, CASE WHEN i.due_at > v_now OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END,
-            coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
-            CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key FROM input AS i ORDER BY i.place
-    )
-    SELECT i.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb FROM input AS i ORDER BY i.place;
+    ) AS i
+    -- The ids are in the order given, and so are the answers.
+    ORDER BY i.place
+    RETURNING pgqueue_message.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb;
 END;
 $$;

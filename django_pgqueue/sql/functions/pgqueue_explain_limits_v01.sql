@@ -12,8 +12,9 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_lane record;
     v_next_at timestamptz;
+    v_cost integer;
 BEGIN
-    SELECT l.next_at, l.lease_floor INTO v_lane FROM pgqueue_lane AS l
+    SELECT l.next_at, l.debt, l.lease_floor, l.floor_rank, l.floor_at, l.floor_id INTO v_lane FROM pgqueue_lane AS l
     WHERE l.channel_id = p_channel.id
     ORDER BY l.seq DESC LIMIT 1;
     IF p_channel.max_concurrency IS NOT NULL THEN
@@ -45,14 +46,22 @@ BEGIN
         WHERE g.running >= p_channel.max_concurrency;
     END IF;
     IF p_channel.release_interval IS NOT NULL AND v_lane.next_at > v_now THEN
-        v_next_at := least(v_lane.next_at, v_now + p_channel.release_burst * p_channel.release_interval)
-            - (p_channel.release_burst - 1) * p_channel.release_interval;
+        v_cost := coalesce((
+            SELECT m.cost FROM pgqueue_message AS m
+            WHERE m.channel_id = p_channel.id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1), 1);
+        v_next_at := pgqueue_bucket_time(v_lane.next_at, v_lane.debt, p_channel.release_interval,
+            p_channel.release_burst, v_now) - pgqueue_token_time(p_channel.release_interval,
+            p_channel.release_burst - least(v_cost, p_channel.release_burst));
         IF v_next_at > v_now THEN
             RETURN QUERY SELECT 'rate',
-                format('Channel %s may be served once in %s: the next time at %s.', p_channel.name,
-                    p_channel.release_interval, date_trunc('milliseconds', v_next_at)),
+                format('Channel %s may be served once in %s%s: the next time at %s.', p_channel.name,
+                    p_channel.release_interval,
+                    CASE WHEN v_cost > 1 THEN format(' for a cost of 1, and its next message costs %s', v_cost) END,
+                    date_trunc('milliseconds', v_next_at)),
                 jsonb_build_object('next_at', v_next_at, 'release_interval', p_channel.release_interval,
-                    'release_burst', p_channel.release_burst);
+                    'release_burst', p_channel.release_burst, 'cost', v_cost);
         END IF;
     END IF;
 END;

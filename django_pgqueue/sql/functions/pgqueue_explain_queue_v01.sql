@@ -50,9 +50,7 @@ BEGIN
             jsonb_build_object('running', v_held.leased, 'max_concurrency', v_queue.max_concurrency,
                 'expired', v_held.expired, 'held_by', v_held.held_by);
     END IF;
-    -- A gate that was never used has no time.
-    v_open_at := least(coalesce(v_gate.next_at, '-infinity'), v_now + v_queue.release_burst * v_queue.release_interval)
-        - (v_queue.release_burst - 1) * v_queue.release_interval;
+    v_open_at := pgqueue_gate_time(v_queue, v_gate);
     IF v_open_at > v_now THEN
         RETURN QUERY SELECT 'queue_rate',
             format('Queue %s may be served once in %s: the next time at %s.', v_queue.name, v_queue.release_interval,

@@ -5,6 +5,7 @@
 -- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and about 200
 --   channels.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
+-- A correction of what messages cost the channel's rate moves the time of its bucket (pgqueue_adjust_rates).
 -- No wake-up is missed: an arrival is deleted only under the lock of its lane, and what becomes visible later is an
 -- arrival of its own.
 -- A lane that comes back is fresh if the head of the line has passed the place that it drew at its last turn (FQ-CoDel,
@@ -45,10 +46,11 @@ BEGIN
             -- The first of a channel has its lowest key; without one, it only asks to look at the channel again.
             SELECT n.channel_id, array_agg(n.place) AS places, bool_or(n.floor_id IS NULL) AS again,
                 (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at,
-                (array_agg(n.floor_id))[1] AS floor_id
+                (array_agg(n.floor_id))[1] AS floor_id, sum(n.spent)::bigint AS spent
             FROM (
                 SELECT a.* FROM (
-                    SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id FROM pgqueue_arrival AS a
+                    SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, a.spent
+                    FROM pgqueue_arrival AS a
                     WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid
                         AND a.channel_id <> ALL (v_held)
                     ORDER BY a.xid LIMIT 1000
@@ -65,6 +67,9 @@ BEGIN
             IF v_lane.place IS NULL AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_arrival.channel_id) THEN
                 v_held := v_held || v_arrival.channel_id;
                 CONTINUE;
+            END IF;
+            IF v_arrival.spent <> 0 THEN
+                v_lane.place := pgqueue_charge_lane(v_lane.place, v_arrival.spent);
             END IF;
             v_lower := (v_arrival.floor_rank, v_arrival.floor_at, v_arrival.floor_id)
                 < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);

@@ -27,15 +27,14 @@ BEGIN
             LIMIT 1
         ) AS n ON true
         LEFT JOIN LATERAL (
-            SELECT b.next_at - (r.release_burst - 1) * r.release_interval AS open_at
+            SELECT b.open_at
             FROM pgqueue_queue AS r
             CROSS JOIN LATERAL (
-                SELECT least(s.next_at, clock_timestamp() + r.release_burst * r.release_interval) AS next_at
+                SELECT pgqueue_gate_time(r, s) AS open_at
                 FROM pgqueue_gate AS s WHERE s.queue = r.name ORDER BY s.seq DESC LIMIT 1
             ) AS b
             WHERE r.name = q.name AND r.release_interval IS NOT NULL
-                AND b.next_at - (r.release_burst - 1) * r.release_interval
-                    > clock_timestamp() - interval '10 milliseconds'
+                AND b.open_at > clock_timestamp() - interval '10 milliseconds'
         ) AS g ON true
         WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)),
         -- The next token of a shared limit that messages wait for.

@@ -1,8 +1,10 @@
 -- Makes messages ready that wait for one shared limit, as many as it has room for, less those that were made ready
 -- before and stand in the line. The channels take turns, by weight: a turn that is not over goes on in the next call.
 -- Caller: pgqueue_promote_waiting.
--- The parameters are those of pgqueue_promote_waiting. A channel that is parked (it or its queue is paused, or at a
--- limit) keeps no place from the others: it gets as many messages ahead as its weight, and they are not counted.
+-- The parameters are those of pgqueue_promote_waiting. A channel that is not served keeps no place from the others: it
+-- gets as many messages ahead as its weight, and they are not counted. That is one that is parked (it or its queue
+-- is paused, or at a limit), or one of a queue in which such a message has been ready for 5 seconds: its workers may
+-- have ended.
 -- Returns the ids.
 -- Locks: the limit, then messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_promote_within(p_limit_id bigint, p_queue text, p_most integer, p_now timestamptz)
@@ -12,6 +14,7 @@ AS $$
 DECLARE
     v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false);
     v_free integer;
+    v_slow text[];
     v_turn record;
     v_channel_id bigint := coalesce(v_room.turn, 0);
     v_left integer := coalesce(v_room.turn_left, 0);
@@ -23,14 +26,23 @@ BEGIN
     IF NOT pgqueue_has_room(v_room, 1) THEN
         RETURN v_ids;
     END IF;
+    v_slow := ARRAY(
+        SELECT DISTINCT c.queue
+        FROM (
+            SELECT m.channel_id, m.promoted_at FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000
+        ) AS n
+        JOIN pgqueue_channel AS c ON c.id = n.channel_id
+        WHERE n.promoted_at < p_now - interval '5 seconds');
     v_free := least(v_room.places, v_room.cost, floor(v_room.tokens), p_most)
         - (SELECT coalesce(sum(a.messages), 0) FROM (
             SELECT n.channel_id, count(*) AS messages
             FROM (SELECT m.channel_id FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000) AS n
             GROUP BY n.channel_id) AS a
-            WHERE NOT pgqueue_is_parked(a.channel_id));
+            JOIN pgqueue_channel AS c ON c.id = a.channel_id
+            WHERE c.queue <> ALL (v_slow) AND NOT pgqueue_is_parked(a.channel_id));
     WHILE v_free > 0 AND v_idle < 100 LOOP
-        SELECT m.channel_id, c.queue, c.weight, pgqueue_is_parked(m.channel_id) AS parked INTO v_turn
+        SELECT m.channel_id, c.queue, c.weight, c.queue = ANY (v_slow) OR pgqueue_is_parked(m.channel_id) AS parked
+        INTO v_turn
         FROM (
             SELECT o.channel_id FROM pgqueue_message AS o
             WHERE o.waits_for = p_limit_id
@@ -65,7 +77,7 @@ BEGIN
         v_idle := CASE WHEN v_new = '{}' THEN v_idle + 1 ELSE 0 END;
         v_free := v_free - CASE WHEN v_turn.parked THEN 0 ELSE cardinality(v_new) END;
         v_ids := v_ids || v_new;
-        UPDATE pgqueue_message AS m SET status = 1, waits_for = NULL, promoted_for = p_limit_id
+        UPDATE pgqueue_message AS m SET status = 1, waits_for = NULL, promoted_for = p_limit_id, promoted_at = p_now
         WHERE m.id = ANY (v_new);
     END LOOP;
     INSERT INTO pgqueue_meter AS r (limit_id, turn, turn_left)

@@ -54,6 +54,7 @@ BEGIN
         AND pgqueue_queue_holds(p_queue, false) IS NULL
     THEN
         DELETE FROM pgqueue_queue AS q WHERE q.name = p_queue;
+        DELETE FROM pgqueue_spent AS s WHERE s.queue = p_queue;
         outcome := 'dropped';
     END IF;
 END;

@@ -18,9 +18,7 @@ BEGIN
     SELECT q.* INTO v_queue FROM pgqueue_queue AS q WHERE q.name = p_queue;
     SELECT g.* INTO v_gate FROM pgqueue_gate AS g WHERE g.queue = p_queue ORDER BY g.seq DESC LIMIT 1;
     IF v_queue.paused_at IS NOT NULL OR v_queue.release_interval IS NOT NULL
-        AND least(coalesce(v_gate.next_at, '-infinity'),
-            clock_timestamp() + v_queue.release_burst * v_queue.release_interval)
-            - (v_queue.release_burst - 1) * v_queue.release_interval > clock_timestamp()
+        AND pgqueue_gate_time(v_queue, v_gate) > clock_timestamp()
     THEN
         RETURN false;
     ELSIF v_queue.max_concurrency IS NULL AND v_queue.max_share IS NULL THEN

@@ -25,7 +25,7 @@ WITH used AS MATERIALIZED (
         CASE
             WHEN q.paused_at IS NOT NULL THEN 'paused'
             WHEN l.places >= q.max_concurrency THEN 'full'
-            WHEN b.next_at > n.now + (q.release_burst - 1) * q.release_interval THEN 'rate'
+            WHEN b.next_at > n.now + (q.release_burst - coalesce(g.wanted, 1)) * q.release_interval THEN 'rate'
         END AS why,
         q.release_burst - extract(epoch FROM b.next_at - n.now) / extract(epoch FROM q.release_interval) AS tokens
     FROM pgqueue_queue AS q
@@ -35,8 +35,8 @@ WITH used AS MATERIALIZED (
     ) AS g ON true
     CROSS JOIN LATERAL (
         -- A gate that was never used has no time, and one from the future means that the clock was set back.
-        SELECT greatest(n.now, CASE WHEN g.next_at <= n.now + q.release_burst * q.release_interval THEN g.next_at
-            WHEN g.next_at > n.now THEN n.now + q.release_burst * q.release_interval END) AS next_at
+        SELECT greatest(n.now, pgqueue_bucket_time(
+            coalesce(g.next_at, '-infinity'), g.debt, q.release_interval, q.release_burst, n.now)) AS next_at
     ) AS b
     CROSS JOIN LATERAL (
         SELECT count(*) AS places FROM pgqueue_queue_leases(

@@ -1,4 +1,4 @@
--- Sets aside the messages that stand behind those whose shared limit is full, in the same channel and with the same
+-- Sets aside messages that stand behind those whose shared limit is full, in the same channel and with the same
 -- handler: each of them would be set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line
 -- in a few hundred calls.
 -- Caller: pgqueue_take_places.

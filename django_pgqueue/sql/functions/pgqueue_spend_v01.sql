@@ -1,5 +1,6 @@
--- Corrects what a leased message costs, when its handler knows it better than the enqueuer did. The rates of its shared
--- limits are charged for the difference, or get it back, with the next lease; max_cost counts the new cost at once.
+-- Corrects what a leased message costs, when its handler knows it better than the enqueuer did. The rates of its
+-- channel, its queue and its shared limits are charged for the difference, or get it back, with the next lease;
+-- max_cost counts the new cost at once.
 -- Caller: lifecycle.spend.
 -- p_cost: the whole cost of this delivery. The message keeps it for its next one.
 -- Returns the cost that was known before. A lost lease raises PGQ02.
@@ -36,6 +37,7 @@ BEGIN
             SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = v_message.handler
         ) AS n
         JOIN pgqueue_limit AS l ON l.id = n.id AND l.release_interval IS NOT NULL;
+        PERFORM pgqueue_adjust_rates(ARRAY[v_message.channel_id], ARRAY[v_more::bigint]);
     END IF;
     RETURN coalesce(v_message.cost, 1);
 END;

@@ -4,6 +4,7 @@
 -- The caller holds the gate of the queue. p_holders: the channel of each live lease. p_fair: the share of a channel is
 -- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
 -- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.
+-- p_tokens, p_burst: as in pgqueue_take.
 -- Returns as pgqueue_take does.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_by_share(
@@ -12,9 +13,13 @@ CREATE FUNCTION pgqueue_take_by_share(
     p_holders bigint[],
     p_fair boolean,
     p_most integer,
+    p_tokens numeric,
+    p_burst integer,
     OUT ids bigint[],
     OUT taken_at timestamptz,
-    OUT contended boolean
+    OUT contended boolean,
+    OUT cost bigint,
+    OUT wanted integer
 )
 LANGUAGE plpgsql
 AS $$
@@ -33,6 +38,7 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
+    cost := 0;
     SELECT coalesce(n.head, n.lane_seq) AS lane_seq, coalesce(n.fresh_head, n.fresh_seq) AS fresh_seq, n.urgent, n.lazy,
         n.due
     INTO v_line
@@ -51,7 +57,7 @@ BEGIN
         v_fresh := true;
         v_from := v_line.fresh_seq;
         FOR v_round IN 1..1000 LOOP
-            EXIT WHEN cardinality(ids) = p_limit;
+            EXIT WHEN cardinality(ids) = p_limit OR wanted IS NOT NULL;
             SELECT l.ctid AS place, l.seq, l.channel_id, l.served, c.weight, pgqueue_is_limited(c) AS limited
             INTO v_lane
             FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
@@ -75,8 +81,10 @@ BEGIN
             v_turn := pgqueue_take_turn(
                 p_queue, NULL, v_fresh, NULL, -1, least(v_cap, p_limit - cardinality(ids), greatest(
                     v_lane.weight - v_lane.served, ceil(p_limit * v_lane.weight / v_weights.waiting::double precision)
-                ))::integer, 0, taken_at, NULL, ids, v_lane.place);
+                ))::integer, 0, taken_at, NULL, ids, v_lane.place, p_tokens - cost, p_burst);
             ids := ids || v_turn.ids;
+            cost := cost + coalesce(v_turn.cost, 0);
+            wanted := v_turn.wanted;
             contended := contended OR v_turn.contended;
             v_holders := v_holders || array_fill(v_lane.channel_id, ARRAY[cardinality(v_turn.ids)]);
             v_from := v_lane.seq + 1;
@@ -89,7 +97,7 @@ BEGIN
             END IF;
         END LOOP;
     END LOOP;
-    IF ids = '{}' THEN
+    IF ids = '{}' AND wanted IS NULL THEN
         contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);
     END IF;
 END;

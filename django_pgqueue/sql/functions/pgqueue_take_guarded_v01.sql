@@ -36,18 +36,21 @@ BEGIN
         RETURN;
     END IF;
     IF p_channel_id IS NULL AND (v_may.by_share OR v_may.most IS NOT NULL) THEN
-        v_taken := pgqueue_take_by_share(p_queue, v_may.messages, v_may.channel_ids, v_may.by_share, v_may.most);
+        v_taken := pgqueue_take_by_share(p_queue, v_may.messages, v_may.channel_ids, v_may.by_share, v_may.most,
+            v_may.tokens, v_may.burst);
     ELSE
-        v_taken := pgqueue_take(p_queue, v_may.messages, p_channel_id, p_among, p_passed => true);
+        v_taken := pgqueue_take(p_queue, v_may.messages, p_channel_id, p_among, true, v_may.tokens, v_may.burst);
     END IF;
     ids := v_taken.ids;
     taken_at := v_taken.taken_at;
     contended := v_taken.contended;
-    IF ids <> '{}' THEN
+    IF ids <> '{}' OR v_taken.wanted IS DISTINCT FROM v_may.wanted THEN
         UPDATE pgqueue_gate AS g
         SET seq = nextval('pgqueue_gate_seq'), held = v_may.ids || v_taken.ids, seen_at = v_may.seen_at,
             -- The rate counts from the moment of the leases, not from the one when the call began.
-            next_at = greatest(v_may.next_at, taken_at) + cardinality(v_taken.ids) * v_may.step
+            next_at = greatest(v_may.next_at, taken_at) + pgqueue_token_time(v_may.step, v_taken.cost),
+            debt = CASE WHEN v_may.step > '0' THEN nullif(greatest(v_taken.cost - floor(v_may.tokens), 0), 0) END,
+            wanted = v_taken.wanted
         WHERE g.ctid = v_may.place;
     END IF;
 END;

@@ -13,6 +13,7 @@ AS $$
 DECLARE
     v_ready bigint[];
     v_channels bigint[];
+    v_costs bigint[];
 BEGIN
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
@@ -46,13 +47,17 @@ BEGIN
                     THEN interval '10 milliseconds' ELSE interval '1 second' END END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.id AS channel_id, m.status
+            RETURNING m.id, c.id AS channel_id, m.status, m.cost
         )
-        SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id) INTO v_ready, v_channels
+        SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id),
+            array_agg(-coalesce(a.cost, 1)::bigint)
+        INTO v_ready, v_channels, v_costs
         FROM aside AS a;
         IF v_ready IS NOT NULL THEN
             PERFORM pgqueue_announce(v_ready);
         END IF;
+        -- The rates of channels and queues were charged when the messages were taken.
+        PERFORM pgqueue_adjust_rates(v_channels, v_costs);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
         PERFORM pgqueue_set_aside_behind(p_aside);

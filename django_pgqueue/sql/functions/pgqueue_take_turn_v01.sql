@@ -4,10 +4,13 @@
 -- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
 -- lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this call, and
 -- their messages are not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight of
--- 1; p_channel_id, p_among: as in pgqueue_take; p_taken: the messages that this call has taken, and would find again.
+-- 1; p_channel_id, p_among: as in pgqueue_take; p_taken: the messages that this call has taken, and
+-- would find again at a second turn, because the floor may stay behind them;
+-- p_tokens, p_burst: what the rate of the queue has left, and its burst, NULL without one.
 -- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
 --   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
---   not be counted: no message is taken.
+--   not be counted: no message is taken; cost: of the messages; wanted: the tokens of the queue that the next one waits
+--   for, which keeps its place in the line meanwhile.
 -- Locks: a lane and its messages, SKIP LOCKED; and as pgqueue_take_ordered.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
@@ -21,24 +24,27 @@ CREATE FUNCTION pgqueue_take_turn(
     p_among bigint[],
     p_taken bigint[],
     p_place tid,
+    p_tokens numeric DEFAULT NULL,
+    p_burst integer DEFAULT NULL,
     OUT seq bigint,
     OUT ids bigint[],
-    OUT contended boolean
+    OUT contended boolean,
+    OUT cost bigint,
+    OUT wanted integer
 )
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_lane record;
     v_may record;
-    v_again bigint[];
     v_count integer;
     v_done boolean;
     v_keyed boolean;
+    v_priced boolean := true;
 BEGIN
     ids := '{}';
-    contended := false;
     IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) AS limited,
+        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
             least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
@@ -46,63 +52,64 @@ BEGIN
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
     ELSE
-        IF p_place IS NULL THEN
-            p_place := (pgqueue_lock_lane(p_channel_id)).place;
-            contended := p_place IS NULL;
-        END IF;
-        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) AS limited, p_limit AS quota INTO v_lane
+        p_place := coalesce(p_place, (pgqueue_lock_lane(p_channel_id)).place);
+        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
+            p_limit AS quota INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.ctid = p_place AND l.parked_until IS NULL;
     END IF;
     seq := v_lane.seq;
-    IF seq IS NULL THEN
-        RETURN;
-    END IF;
-    -- At a second turn in one call, the floor may stay behind the messages that the first turn took.
-    v_again := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
+    contended := p_place IS NULL AND p_channel_id IS NOT NULL;
     IF v_lane.limited THEN
         SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at,
-            v_lane.lease_floor, v_lane.current_id) AS a;
-        IF NOT FOUND THEN
-            contended := true;
-            RETURN;
-        END IF;
+            v_lane.debt, v_lane.lease_floor, v_lane.current_id) AS a;
+        contended := NOT FOUND;
         v_lane.quota := v_may.messages;
     END IF;
+    IF seq IS NULL OR contended THEN
+        RETURN;
+    END IF;
+    p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.ordered AND v_lane.quota > 0 THEN
         SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
             v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
         ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota));
     ELSIF v_lane.quota > 0 THEN
-        SELECT coalesce(array_agg(n.id), '{}'), bool_or(n.keyed) INTO ids, v_keyed FROM (
-            SELECT m.id, m.order_key IS NOT NULL AS keyed FROM pgqueue_message AS m
-            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (v_again)
+        SELECT coalesce(array_agg(n.id), '{}'), count(n.order_key) > 0, count(n.order_key) + count(n.cost) > 0
+        INTO ids, v_keyed, v_priced FROM (SELECT m.id, m.order_key, m.cost FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (p_taken)
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota FOR UPDATE SKIP LOCKED) AS n;
         ids := CASE WHEN v_keyed THEN pgqueue_fill_turn(v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at,
-            v_lane.floor_id, v_lane.quota, ids, v_again) ELSE ids END;
+            v_lane.floor_id, v_lane.quota, ids, p_taken) ELSE ids END;
+    END IF;
+    cost := cardinality(ids);
+    IF v_lane.limited AND v_priced THEN
+        SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted
+        FROM pgqueue_pay(ids, v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst) AS p;
     END IF;
     v_count := cardinality(ids);
-    -- The last look has seen more messages: the floor is a lower bound, and may stay behind by a few messages.
     v_lane.ahead := v_lane.ahead - v_count;
     IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
-        -- Finds the first message that is left, locked by others or not, as seen after the lane was locked.
+        -- Finds the first message that is left, locked by others or not. Until then, the floor may stay behind.
         SELECT a.messages, a.rank, a.at, a.id INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
         FROM pgqueue_look_ahead(
-            v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, ids || v_again) AS a;
+            v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, ids || p_taken) AS a;
     END IF;
     v_lane.parked_until := CASE WHEN v_lane.floor_at = 'infinity' THEN v_lane.floor_at END;
     IF v_lane.limited THEN
         v_lane.lease_floor := v_may.lease_floor;
-        v_lane.next_at := v_may.next_at + v_count * v_may.step;
+        v_lane.next_at := v_may.next_at + pgqueue_token_time(v_may.step, cost);
+        v_lane.debt := nullif(greatest(cost - floor(v_may.tokens), 0), 0);
         v_lane.parked_until := coalesce(v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
             CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
     END IF;
-    v_done := v_count = 0 OR v_lane.served + v_count >= v_lane.weight OR v_lane.parked_until IS NOT NULL;
+    v_done := v_count = 0 AND wanted IS NULL OR v_lane.served + v_count >= v_lane.weight
+        OR v_lane.parked_until IS NOT NULL;
     UPDATE pgqueue_lane AS l
     SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = l.fresh AND NOT v_done,
-        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead,
+        served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead, debt = v_lane.debt,
         current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until, lease_floor =
         v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;

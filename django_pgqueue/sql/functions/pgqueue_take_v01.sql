@@ -2,10 +2,11 @@
 -- weight, within limits.
 -- Caller: pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim, pgqueue_take_guarded.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
--- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded).
+-- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded); p_tokens, p_burst: what
+-- its rate has left, and its burst, NULL without one.
 -- Returns ids: locked, in the order of service, NULL while another dequeue holds the gate of the queue; taken_at: the
 --   one reading of the clock that rates and leases go by; contended: no message was free, but another transaction
---   holds some.
+--   holds some; cost: of the messages; wanted: as in pgqueue_take_turn.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take(
     p_queue text,
@@ -13,9 +14,13 @@ CREATE FUNCTION pgqueue_take(
     p_channel_id bigint DEFAULT NULL,
     p_among bigint[] DEFAULT NULL,
     p_passed boolean DEFAULT false,
+    p_tokens numeric DEFAULT NULL,
+    p_burst integer DEFAULT NULL,
     OUT ids bigint[],
     OUT taken_at timestamptz,
-    OUT contended boolean
+    OUT contended boolean,
+    OUT cost bigint,
+    OUT wanted integer
 )
 LANGUAGE plpgsql
 AS $$
@@ -31,6 +36,7 @@ BEGIN
     ids := '{}';
     taken_at := clock_timestamp();
     contended := false;
+    cost := 0;
     SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
     IF v_line.guarded AND NOT p_passed THEN
@@ -51,28 +57,19 @@ BEGIN
     v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
     v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
     IF p_limit > 1 AND p_channel_id IS NULL THEN
-        SELECT p_limit / coalesce(sum(c.weight), 1)::double precision, (SELECT s.last_value FROM pgqueue_lane_seq AS s)
-        INTO v_share, v_tail
-        FROM (
-            (SELECT l.channel_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_line.fresh_seq
-            ORDER BY l.seq LIMIT 16)
-            UNION ALL
-            (SELECT l.channel_id FROM pgqueue_lane AS l
-            WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_line.lane_seq
-            ORDER BY l.seq LIMIT 16)
-            LIMIT least(p_limit, 16)
-        ) AS n
-        JOIN pgqueue_channel AS c ON c.id = n.channel_id;
+        SELECT p_limit / w.weight, (SELECT s.last_value FROM pgqueue_lane_seq AS s) INTO v_share, v_tail
+        FROM pgqueue_first_weights(p_queue, v_line.lane_seq, v_line.fresh_seq, p_limit) AS w;
     END IF;
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
         v_turn := pgqueue_take_turn(
             p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids,
-            NULL);
+            NULL, p_tokens - cost, p_burst);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
-        EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL;
+        cost := cost + coalesce(v_turn.cost, 0);
+        wanted := v_turn.wanted;
+        EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL OR wanted IS NOT NULL;
         IF v_turn.seq IS NOT NULL AND (v_fresh OR v_turn.ids <> '{}' OR v_turn.seq <= v_tail IS NOT FALSE) THEN
             v_from := v_turn.seq + 1;
             v_tail := coalesce(v_tail, (SELECT s.last_value FROM pgqueue_lane_seq AS s));
@@ -83,7 +80,8 @@ BEGIN
             v_from := v_line.lane_seq;
         END IF;
     END LOOP;
-    IF cardinality(ids) < p_limit AND (p_among IS NULL OR v_turn.seq IS NULL) THEN
+    -- Beside a rate of the queue, the dequeues that hold lanes are over: the gate is locked.
+    IF cardinality(ids) < p_limit AND p_tokens IS NULL AND (p_among IS NULL OR v_turn.seq IS NULL) THEN
         ids := ids || pgqueue_take_shared(
             p_queue, p_limit - cardinality(ids), v_line.lane_seq, v_line.fresh_seq, ids, p_channel_id, p_among);
     END IF;
@@ -94,7 +92,7 @@ BEGIN
             contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
         END IF;
     END IF;
-    IF ids = '{}' AND p_channel_id IS NULL THEN
+    IF ids = '{}' AND p_channel_id IS NULL AND wanted IS NULL THEN
         contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);
     END IF;
 END;

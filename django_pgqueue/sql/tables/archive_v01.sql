@@ -28,6 +28,8 @@ CREATE TABLE pgqueue_archived_message (
     worker varchar(200),
     redriven_from bigint,
     started_at timestamptz,
+    limits bigint[],
+    cost integer,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (id, archived_at)
 ) PARTITION BY RANGE (archived_at);

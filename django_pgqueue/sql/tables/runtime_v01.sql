@@ -17,10 +17,11 @@
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
 --   10 milliseconds   margin after the time of a rate: next_due; pause between two looks at a locked limit of an
 --                ordered channel: take_places
---   25 milliseconds   one call sets messages aside for so long: dequeue_many
+--   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
---   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat: reclaim
+--   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
+--                reclaim; a ready message keeps no place of a shared limit any longer: promote_within
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue
@@ -87,6 +88,8 @@ CREATE TYPE pgqueue_delivery AS (
 -- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then no
 --              dequeue looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
+-- debt         next_at may be ahead of the clock by so many tokens beyond the burst, because messages have cost more
+--              than the bucket had; NULL: by none
 -- lease_floor  no live lease of the channel is older than this
 -- current_id   of an ordered channel: the message that was delivered last; until it is settled, no other one is
 CREATE SEQUENCE pgqueue_lane_seq;
@@ -103,7 +106,8 @@ CREATE TABLE pgqueue_lane (
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity',
-    current_id bigint
+    current_id bigint,
+    debt bigint
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;
@@ -115,6 +119,7 @@ CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq);
 --              place is free)
 -- lazy         the writer saw the channel's lane with a floor at or below this key, so the arrival is not urgent. It is
 --              still needed: the lane may have been emptied before the message was committed.
+-- spent        what messages of the channel cost more, or less, than its rate was charged for them
 CREATE TABLE pgqueue_arrival (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     queue varchar(100) COLLATE "C" NOT NULL,
@@ -122,7 +127,8 @@ CREATE TABLE pgqueue_arrival (
     lazy boolean NOT NULL DEFAULT false,
     floor_rank smallint,
     floor_at timestamptz,
-    floor_id bigint
+    floor_id bigint,
+    spent bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
 
@@ -156,7 +162,8 @@ VALUES (1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);
 -- seq          drawn anew with each change: the newest entry of the index is the live one
 -- held         every lease of the queue is of one of these messages; those whose lease has ended are left out with the
 --              next change
--- next_at      token bucket of the queue's release_interval, as that of a lane
+-- next_at, debt  token bucket of the queue's release_interval, as that of a lane
+-- wanted       the tokens that the next message waits for; NULL: one
 -- seen_at      the change of the queue's limits since which held is complete; NULL: it is not yet
 CREATE SEQUENCE pgqueue_gate_seq;
 CREATE TABLE pgqueue_gate (
@@ -164,7 +171,9 @@ CREATE TABLE pgqueue_gate (
     seq bigint NOT NULL DEFAULT 0,
     held bigint[] NOT NULL DEFAULT '{}',
     next_at timestamptz NOT NULL DEFAULT '-infinity',
-    seen_at timestamptz
+    seen_at timestamptz,
+    debt bigint,
+    wanted integer
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_gate_queue ON pgqueue_gate (queue, seq);
@@ -199,12 +208,14 @@ CREATE TABLE pgqueue_place (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_place_limit ON pgqueue_place (limit_id, placed_at);
 -- The table is append-only: corrections of what messages cost, which the next lease within the limit takes from its
--- tokens.
+-- tokens. A row is of a shared limit or of the rate of a queue; those of channels are arrivals.
 CREATE TABLE pgqueue_spent (
-    limit_id bigint NOT NULL,
-    cost integer NOT NULL
+    limit_id bigint,
+    queue varchar(100) COLLATE "C",
+    cost bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id);
+CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id) WHERE limit_id IS NOT NULL;
+CREATE INDEX pgqueue_spent_queue ON pgqueue_spent (queue) WHERE queue IS NOT NULL;
 -- tokens       in the bucket at filled_at; negative while it has debts; NULL: no message has had this limit yet
 -- place_floor  no live place of the limit is older than this
 -- turn         the channel whose waiting messages were promoted last

@@ -40,9 +40,10 @@ class Notifications:
         self._heard = True
         return True
 
-    def answer(self) -> None:
-        """Mark the start of a look: notifications from now on belong to the next one."""
+    def answer(self) -> bool:
+        """Mark the start of a look: notifications from now on belong to the next one. Returns whether there was one."""
         self._answered, self._heard = self._heard, False
+        return self._answered
 
     def looked(self, found: int) -> None:
         """Record that the look has found ``found`` messages; none after a notification makes that one vain."""

@@ -26,6 +26,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 ROLE = "producer"
 DRAIN_INTERVAL_SECONDS = 0.05
 # The time between looks while messages trickle in: a dequeue of several messages costs little more than that of one.
+# The processes of a supervisor share it: each looks less often, all of them together as often as one would.
 REST_SECONDS = 0.003
 # With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
@@ -67,6 +68,7 @@ class Producer:
         self._upcoming = Upcoming(options, served)
         self._contention = Contention(options.using)
         self._turn = 0
+        self._rest_seconds = REST_SECONDS * options.processes
         self._rest_until = 0.0
         self._stopped = False
         self._paused = self._pause_wanted = False
@@ -114,7 +116,7 @@ class Producer:
         self._wake.clear()
         if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
             return 0
-        self._notifications.answer()
+        notified = self._notifications.answer()
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:
             self._log_paused()
@@ -124,8 +126,9 @@ class Producer:
             return 0
         room = self._options.batch if self._options.once else self._dispatch.room()
         looked_at = time.monotonic()
-        found = self.look(room) if room else 0
-        self._rest_until = looked_at + REST_SECONDS if found < room else 0.0
+        # A notification is mostly for one message, and a dequeue of one takes the short way in the database.
+        found = self.look(1 if notified and not self._options.once else room) if room else 0
+        self._rest_until = looked_at + self._rest_seconds if found < room else 0.0
         self._notifications.looked(found)
         self._flood.looked(found)
         if self._options.once:
@@ -141,10 +144,10 @@ class Producer:
         return found
 
     def _rest(self) -> None:
-        """Wait for the rest of REST_SECONDS after a look that emptied the queues, so that messages come in groups."""
+        """Wait for the rest of the time after a look that emptied the queues, so that messages come in groups."""
         left = self._rest_until - time.monotonic()
         if left > 0:
-            time.sleep(min(left, REST_SECONDS))
+            time.sleep(min(left, self._rest_seconds))
 
     def _log_paused(self) -> None:
         """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
@@ -192,7 +195,7 @@ class Producer:
             return
         if self._flood.may_go_on():
             # An announcement would cost each enqueuer a lock.
-            self._wake.wait(self._flood.rest(REST_SECONDS))
+            self._wake.wait(self._flood.rest(self._rest_seconds))
             return
         self._flood.rose = False
         # An enqueue that came before the announcement did not notify this worker.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -55,7 +55,13 @@ class LeaseList(NamedTuple):
 
     def held(self, worker: str) -> list[HeldLease]:
         """Return the leases as the supervisor keeps them for the child ``worker``."""
-        return [HeldLease(message, Token(token), worker) for message, token in zip(self.ids, self.tokens, strict=True)]
+        # The messages of a dequeue share a token.
+        made = {token: Token(token) for token in set(self.tokens)}
+        return [HeldLease(message, made[token], worker) for message, token in self.keys()]
+
+    def keys(self) -> Iterator[tuple[int, int]]:
+        """Yield the keys of the leases, as a lease keeper has them."""
+        return zip(self.ids, self.tokens, strict=True)
 
 
 class Link:

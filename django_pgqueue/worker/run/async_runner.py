@@ -16,7 +16,7 @@ from django.db import connections
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.call.executor import Execution, missing_handler, stuck_execution
-from django_pgqueue.worker.database import recover, without_query_log
+from django_pgqueue.worker.database import opened_connections, recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.async_slot import AsyncSlot
 from django_pgqueue.worker.run.limits import HandlerLimits
@@ -237,10 +237,14 @@ class AsyncRunner:
 
     async def _tidy_up(self) -> None:
         """Clean up the connections of the thread in which all async handlers use the ORM."""
-        await sync_to_async(recover)((), self.runtime.using, ROLE, self.runtime.outage, sleep=self._sleep)
+        await sync_to_async(self._recover)()
         self._tidies = False
         self._held_until = 0.0
         self._start_slot()
+
+    def _recover(self) -> None:
+        runtime = self.runtime
+        recover(opened_connections(), (), using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)

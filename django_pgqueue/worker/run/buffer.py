@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -50,7 +50,7 @@ class Buffer:
         with self._lock:
             return self._waiting.most(self.running)
 
-    def put(self, deliveries: Iterable[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Delivery]) -> None:
         """Add messages, and wake the threads that wait for one."""
         self._waiting.put(deliveries)
 

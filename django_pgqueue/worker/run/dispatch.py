@@ -122,17 +122,15 @@ class Dispatch:
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
-        asynchronous = [delivery for delivery in deliveries if has_async_handler(delivery)]
-        if asynchronous:
-            self._careful = CAREFUL_SECONDS
-            self._async_until = time.monotonic() + RECENT_SECONDS
-        if len(asynchronous) == len(deliveries):
-            self._give(self._loop, deliveries)
+        names = asynchronous_names(deliveries)
+        if not names:
+            self._give(self._buffer, deliveries)
             return
-        sync = [delivery for delivery in deliveries if not has_async_handler(delivery)] if asynchronous else deliveries
-        if asynchronous:
-            self._give(self._loop, asynchronous)
-        self._give(self._buffer, sync)
+        self._careful = CAREFUL_SECONDS
+        self._async_until = time.monotonic() + RECENT_SECONDS
+        self._give(self._loop, [delivery for delivery in deliveries if delivery.handler in names])
+        if sync := [delivery for delivery in deliveries if delivery.handler not in names]:
+            self._give(self._buffer, sync)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""
@@ -175,7 +173,7 @@ class Dispatch:
         return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
 
 
-def has_async_handler(delivery: Delivery) -> bool:
-    """Return whether the handler of the delivery is async; False if this process does not have it."""
-    handler = handlers.find(delivery.handler)
-    return handler is not None and handler.asynchronous
+def asynchronous_names(deliveries: list[Delivery]) -> set[str]:
+    """Return the names of those handlers of the deliveries that are async. This process may lack some of the others."""
+    known = map(handlers.find, {delivery.handler for delivery in deliveries})
+    return {handler.name for handler in known if handler is not None and handler.asynchronous}

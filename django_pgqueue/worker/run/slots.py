@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.call.executor import failed_execution, stuck_execution
 from django_pgqueue.worker.call.thread_run import ThreadRun
-from django_pgqueue.worker.database import cancel_query, recover, without_query_log
+from django_pgqueue.worker.database import OwnConnections, cancel_query, recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.perform import Performer
@@ -111,11 +108,11 @@ class Slot:
         self._performer = performer
         self._runtime = runtime
         self._replace = replace
-        self._connections: list[BaseDatabaseWrapper] = []
+        self._connections = OwnConnections()
 
     def _run(self) -> None:
-        self._connections = list(connections.all())
-        for connection in self._connections:
+        self._connections.opened()
+        for connection in self._connections.found:
             without_query_log(connection)
         try:
             self._serve()
@@ -127,7 +124,7 @@ class Slot:
             timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
             ticket = RunTicket(self._runtime.board, deliveries, started_at=time.monotonic(), timeout=timeout)
             try:
-                executions = self._performer.perform(deliveries, partial(self._limited, ticket), timeout)
+                executions = self._performer.perform(deliveries, partial(self._limited, ticket, timeout), timeout)
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception(
@@ -137,11 +134,13 @@ class Slot:
             if not ticket.take():
                 return
             self._runtime.put(executions)
-            recover(deliveries, self._runtime.using, ROLE, self._runtime.outage, sleep=self._sleep)
+            if used := self._connections.opened():
+                runtime = self._runtime
+                recover(used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
             self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)
 
-    def _limited(self, ticket: RunTicket, handler: Handler) -> Callable[[Any], Any]:
-        timeout, give_up = self._runtime.timeout_of(handler), partial(self._give_up, ticket)
+    def _limited(self, ticket: RunTicket, timeout: float, handler: Handler) -> Callable[[Any], Any]:
+        give_up = partial(self._give_up, ticket)
 
         def call(argument: Any) -> Any:
             run = self.current = ThreadRun(timeout, give_up=give_up, wake=self._cancel_queries)
@@ -154,7 +153,7 @@ class Slot:
         return call
 
     def _cancel_queries(self) -> None:
-        for connection in self._connections:
+        for connection in self._connections.found:
             cancel_query(connection)
 
     def _give_up(self, ticket: RunTicket) -> None:
@@ -164,7 +163,8 @@ class Slot:
             self._buffer.finished(ticket.deliveries, seconds)
 
     def _next(self) -> list[Delivery] | None:
-        while not self._runtime.outage.wait_until_over(0.5) and not self._buffer.closed:
+        outage = self._runtime.outage
+        while not outage.over and not outage.wait_until_over(0.5) and not self._buffer.closed:
             pass
         return self._buffer.take()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -52,11 +52,11 @@ class WaitingList:
         """Return how many messages may be put that :meth:`room` did not ask for, while ``running`` run."""
         return self._pace.most(len(self._waiting), running)
 
-    def put(self, deliveries: Iterable[Delivery]) -> None:
-        """Add messages, and wake the threads that wait for some."""
+    def put(self, deliveries: Sequence[Delivery]) -> None:
+        """Add messages, and wake a waiting thread for each."""
         with self.lock:
             self._waiting.extend(deliveries)
-            self.changed.notify_all()
+            self.changed.notify(len(deliveries))
 
     def take(self, *, takers: int = 1) -> tuple[Handler | None, list[Delivery]] | None:
         """Return the next message that may start with its handler, or a batch of one handler; None: there is none.

@@ -158,9 +158,10 @@ class Completer:
         self._written(batch, settled)
 
     def _written(self, batch: list[Execution], settled: dict[int, str]) -> None:
-        self._board.settle(execution.delivery for execution in batch)
-        missing = [execution.delivery for execution in batch if execution.delivery.id not in settled]
-        self._keeper.release(execution.delivery for execution in batch if execution.delivery.id in settled)
+        deliveries = [execution.delivery for execution in batch]
+        self._board.settle(deliveries)
+        missing = [delivery for delivery in deliveries if delivery.id not in settled]
+        self._keeper.release([delivery for delivery in deliveries if delivery.id in settled] if missing else deliveries)
         self._ledger.record(batch, settled)
         # Leases that the lease keeper has lost before were reported then.
         self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, another worker has it")

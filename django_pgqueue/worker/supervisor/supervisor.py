@@ -216,7 +216,7 @@ class Supervisor:
             case ("hold", leases, since):
                 self._keeper.hold(leases.held(child.name), since)
             case ("release", leases):
-                self._keeper.release(leases.held(child.name))
+                self._keeper.forget(leases.keys())
             case ("settling", leases, now):
                 self._keeper.settling(leases.held(child.name), now)
             case ("report", report, database_error):

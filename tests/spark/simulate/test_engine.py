@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation, SimulationResult
+from django_pgqueue.spark.simulate.engine import Simulation, SimulationResult
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 from django_pgqueue.spark.simulate.limits import ChannelLimits
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation, SimulationResult
+from django_pgqueue.spark.simulate.engine import Simulation, SimulationResult
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, QueueLimits
 from tests.spark.simulate.test_engine import message
 

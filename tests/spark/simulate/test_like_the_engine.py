@@ -9,7 +9,8 @@ import pytest
 
 from django_pgqueue import channel_set, complete, dequeue, queue_set
 from django_pgqueue.lifecycle.tick import tick
-from django_pgqueue.spark.simulate.engine import SimulatedMessage, Simulation
+from django_pgqueue.spark.simulate.engine import Simulation
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits
 from tests.support.moments import pass_time
 from tests.support.sql import sql

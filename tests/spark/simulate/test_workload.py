@@ -10,8 +10,8 @@ import pytest
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.simulate.capacity import Attempt, Capacity, runs
-from django_pgqueue.spark.simulate.engine import SimulatedMessage
 from django_pgqueue.spark.simulate.job import files_of, in_force
+from django_pgqueue.spark.simulate.lane import SimulatedMessage
 from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, changed
 from django_pgqueue.spark.simulate.workload import Workload
 from tests.spark.simulate.lakes import START, at, channel, failure, make_lake, row

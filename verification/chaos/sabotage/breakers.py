@@ -13,5 +13,5 @@ DEFECTS = (
         "a try that fails closes it", "breaker_until", "WHEN v_last.failed THEN greatest", "WHEN false THEN greatest"
     ),
     Defect("an open breaker is not asked", "watch_breaker", "IF v_breaker.open_until IS NULL AND", "IF"),
-    Defect("a success does not begin the count anew", "complete", "IF v_channel.watched THEN", "IF false THEN"),
+    Defect("a success does not begin the count anew", "complete", "IF v_channel.metered & 2 = 2 THEN", "IF false THEN"),
 )

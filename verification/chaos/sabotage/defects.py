@@ -144,8 +144,10 @@ DEFECTS = (
     ),
     defect(
         "enqueue_many leaves out a message", "enqueue_many",
-        "FROM input AS i ORDER BY i.place\n    )",
-        "FROM input AS i WHERE i.place < 15 ORDER BY i.place\n    )", "I1",
+        "v_now, NULL::bigint[], NULL::jsonb;",
+        "v_now, NULL::bigint[], NULL::jsonb;\n"
+        "    DELETE FROM pgqueue_message AS m WHERE m.id = currval('pgqueue_message_id_seq') AND p_handlers[15] <> '';",
+        "I1",
     ),
     # Limits.
     defect(
@@ -164,7 +166,8 @@ DEFECTS = (
     defect("limits are not looked at for one message", "dequeue", "v_lane.limited OR ", "", "I6", "I7"),
     defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),
     defect(
-        "the rate is not charged", "take_turn", "v_may.next_at + v_count * v_may.step", "v_may.next_at", "I7",
+        "the rate is not charged", "take_turn",
+        "v_may.next_at + pgqueue_token_time(v_may.step, cost)", "v_may.next_at", "I7",
     ),
     defect("one more than the burst", "allowance", "(c.release_burst - 1)", "c.release_burst", "I7"),
     defect(

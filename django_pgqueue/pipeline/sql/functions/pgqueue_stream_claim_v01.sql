@@ -38,6 +38,8 @@ DECLARE
     v_token uuid := gen_random_uuid();
     v_channel_id bigint;
     v_try integer := 0;
+    v_leased integer;
+    v_until timestamptz := clock_timestamp() + interval '25 milliseconds';
 BEGIN
     IF coalesce(p_limit, -1) < 0 OR coalesce(p_lease, '0') <= '0'
         OR current_setting('transaction_isolation') <> 'read committed' THEN
@@ -79,8 +81,12 @@ BEGIN
             INSERT INTO pgqueue_stream_claim (stream, batch, message_id, token)
             SELECT p_name, p_after + 1, l.id, v_token
             FROM pgqueue_lease(v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token) AS l;
-            batch := p_after + 1;
-            messages := messages + cardinality(v_taken.ids);
+            GET DIAGNOSTICS v_leased = ROW_COUNT;
+            batch := CASE WHEN v_leased > 0 THEN p_after + 1 ELSE batch END;
+            messages := messages + v_leased;
+            -- Others were set aside, because a shared limit is full: one call must not hold locks for long.
+            contended := messages = 0 AND clock_timestamp() > v_until;
+            EXIT WHEN v_leased < cardinality(v_taken.ids) AND clock_timestamp() > v_until;
         ELSE
             contended := v_taken.contended AND messages = 0;
             EXIT WHEN messages > 0 OR v_try = 5;

@@ -1,0 +1,66 @@
+"""A message of the simulation, and the place of a channel in the simulated line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_pgqueue.spark.simulate.limits import ChannelLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedMessage:
+    """A message to serve; times in microseconds.
+
+    ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
+    how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
+    the wait that it had in the archive; ``cost``: the tokens of rates that it takes; ``shared``: the names of its
+    shared limits; ``dies``: its last attempt makes it a dead letter.
+    """
+
+    id: int
+    channel: str
+    rank: int
+    arrives_at: int
+    due_at: int
+    runs: tuple[int, ...]
+    pauses: tuple[int, ...] = ()
+    waited: int = 0
+    cost: int = 1
+    shared: tuple[str, ...] = ()
+    dies: bool = False
+
+
+# The order of service within a channel, then the message and the number of attempts before.
+Ready = tuple[int, int, int, SimulatedMessage, int]
+
+
+class SimulatedLane:
+    """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
+    channel, the message that failed, and that comes before the others. ``wanted``: the tokens that its next message
+    needs of its rate."""
+
+    __slots__ = (
+        "held", "in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served", "wanted",
+    )  # fmt: skip
+
+    def __init__(self, limits: ChannelLimits) -> None:
+        self.limits = limits
+        self.ready: list[Ready] = []
+        self.held: Ready | None = None
+        self.leased = 0
+        self.served = 0
+        self.next_at = 0
+        self.wanted = 1
+        self.in_line = False
+        self.place = 0
+        self.parked_until: int | None = None
+
+    def opens_at(self) -> int:
+        """Return when the rate lets the next message start (GCRA); 0 without a rate."""
+        interval, burst = self.limits.release_interval, self.limits.release_burst
+        return 0 if interval is None else self.next_at - (burst - min(self.wanted, burst)) * interval
+
+    def may_start(self, cost: int, now: int) -> bool:
+        """Return whether the rate has the tokens for a message of this cost."""
+        self.wanted = cost
+        return self.opens_at() <= now

@@ -1,0 +1,31 @@
+-- Corrects what the rates of channels, and of their queues, were charged for messages: the next dequeue pays the
+-- difference, or gets it back.
+-- Caller: pgqueue_spend, pgqueue_take_places.
+-- p_channel_ids, p_costs: one entry for each message; a negative cost gives back. Shared limits: pgqueue_spent.
+-- Locks: none (append only), so that a correction never waits for a dequeue.
+CREATE FUNCTION pgqueue_adjust_rates(p_channel_ids bigint[], p_costs bigint[])
+RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+AS $$
+BEGIN
+    -- Appends an arrival for each channel with a rate: the dequeue that folds it holds the lane.
+    WITH charged AS (
+        INSERT INTO pgqueue_arrival (queue, channel_id, spent)
+        SELECT c.queue, c.id, u.cost
+        FROM (SELECT n.id, sum(n.cost)::bigint AS cost FROM unnest(p_channel_ids, p_costs) AS n (id, cost)
+            GROUP BY n.id) AS u
+        JOIN pgqueue_channel AS c ON c.id = u.id
+        WHERE c.release_interval IS NOT NULL AND c.released_at IS NULL AND u.cost <> 0
+    )
+    INSERT INTO pgqueue_spent (queue, cost)
+    SELECT c.queue, sum(u.cost)
+    FROM unnest(p_channel_ids, p_costs) AS u (id, cost)
+    JOIN pgqueue_channel AS c ON c.id = u.id
+    JOIN pgqueue_queue AS q ON q.name = c.queue
+    WHERE q.release_interval IS NOT NULL
+    GROUP BY c.queue
+    HAVING sum(u.cost) <> 0;
+END;
+$$;
