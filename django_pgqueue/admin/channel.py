@@ -242,11 +242,9 @@ class ChannelAdmin(TenantAdmin):
 
         def act(channel: Channel) -> str:
             nonlocal more
-            count = 0
+            count, name, queue = 0, channel.name, channel.queue
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = channel_purge(
-                    channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db
-                )
+                batch = channel_purge(channel=name, queue=queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
                 count += batch
                 if batch < PURGE_BATCH_MESSAGES:
                     break
