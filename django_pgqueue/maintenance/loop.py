@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
-from django_pgqueue.maintenance import floors, measurer, sweeper
+from django_pgqueue.maintenance import breaker_reporter, floors, measurer, sweeper
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
@@ -130,6 +130,7 @@ class MaintenanceLoop:
         steps = [
             MaintenanceStep("tick", "TICK_INTERVAL", floors.run_once),
             MaintenanceStep("sweep", "SWEEP_INTERVAL", sweeper.run_once),
+            MaintenanceStep("breakers", "SWEEP_INTERVAL", breaker_reporter.run_once),
             # It counts the rows of a partition before it drops it, a whole day of the archive.
             MaintenanceStep("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST_ANSWER_SECONDS),
             MaintenanceStep("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),

@@ -27,6 +27,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     spendings AS (DELETE FROM pgqueue_spent),
     meters AS (DELETE FROM pgqueue_meter),
     outcomes AS (DELETE FROM pgqueue_breaker_outcome),
+    changes AS (DELETE FROM pgqueue_breaker_change),
     limited AS (DELETE FROM pgqueue_limit_handler),
     noted AS (DELETE FROM pgqueue_order_note)
 SELECT 1

@@ -30,7 +30,7 @@ TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
     "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place",
-    "spent", "meter", "breaker_outcome", "order_note",
+    "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -73,6 +73,7 @@ WORKER = ClientKind(
         "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "sweep", "prune", "prune_queues", "measure",
         "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume", "breaker_set",
+        "breaker_changes",
     ),
     (
         *PRODUCER.rights,

@@ -161,6 +161,7 @@ class WorkerParts:
                 worker=options.name,
                 outage=outage,
                 wake=self._producer.hear,
+                on_breaker=self._breaker_opened,
                 crashed=crashed,
             )
             companions.append(listener)
@@ -234,6 +235,20 @@ class WorkerParts:
             waited = self._dispatch.drop(delivery)
             effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
             self.ledger.lost([delivery], effects=effects)
+
+    def _breaker_opened(self, handler: str, queue: str | None, channel: str | None) -> None:
+        """Give back the messages that wait here and not in the database; a failing handler would use up attempts."""
+
+        def waits(delivery: Delivery) -> bool:
+            here = channel is None or (delivery.queue, delivery.channel) == (queue, channel)
+            return delivery.handler == handler and here
+
+        if waiting := self._dispatch.withdraw(waits):
+            self._dispatch.give_back(waiting)
+            logger.info(
+                "gave %d message(s) of %s back that were not started: its breaker is open", len(waiting), handler,
+                extra={"event": "given_back", "worker": self.options.name},
+            )  # fmt: skip
 
     def _cancelled(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:

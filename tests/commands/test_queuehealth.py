@@ -7,6 +7,9 @@ import pytest
 from django.core.management import CommandError
 
 from django_pgqueue import (
+    Breaker,
+    breaker_open,
+    breaker_set,
     channel_set,
     dead_letter,
     dequeue,
@@ -123,12 +126,27 @@ def test_a_message_that_holds_an_ordered_channel() -> None:
     assert (row["message_id"], row["behind"]) == (held.id, False)
 
 
+def test_breakers_that_are_open() -> None:
+    breaker_set("h", Breaker())
+    breaker_set("mail", Breaker(per="channel"))
+    assert run("--max-open-breakers", "0")[0] == 0
+    breaker_open("h")
+    breaker_open("mail", queue="mails", channel="acme")
+    assert run()[1].endswith(", 2 breaker(s) open\n")
+    assert run("--max-open-breakers", "2")[0] == 0
+    assert run("--max-open-breakers", "1") == (2, "CRITICAL: 2 breaker(s) are open: h, mail of mails/acme\n")
+    assert run("--max-open-breakers", "0", "--queue", "default") == (2, "CRITICAL: 1 breaker(s) are open: h\n")
+    [of_handler, _] = json.loads(run("--format", "json")[1])["open_breakers"]
+    assert (of_handler["handler"], of_handler["state"]) == ("h", "open")
+
+
 def test_for_programs() -> None:
     status, printed = run("--max-backlog", "2", "--queue", "default", "--format", "json")
     document = json.loads(printed)
     [queue] = document.pop("queues")
     assert status == 2
-    assert document == {"version": 1, "status": 2, "problems": ["default: 3 ready"], "limits": [], "held": []}
+    assert document == {"version": 1, "status": 2, "problems": ["default: 3 ready"], "limits": [], "held": [],
+        "open_breakers": []}  # fmt: skip
     assert (queue["ready"], queue["complete"], queue["oldest_channel"]) == (3, True, "default")
     assert 600 <= queue["oldest_seconds"] < 660
 
@@ -141,7 +159,14 @@ def test_a_queue_that_does_not_exist_is_no_success() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--max-age", "0"], ["--max-age", "x"], ["--max-backlog", "-1"], ["--max-limit-wait", "0"], ["--max-held", "-5"]],
+    [
+        ["--max-age", "0"],
+        ["--max-age", "x"],
+        ["--max-backlog", "-1"],
+        ["--max-limit-wait", "0"],
+        ["--max-held", "-5"],
+        ["--max-open-breakers", "-1"],
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="argument --max"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sessions import Session, one
+from tests.support.sessions import Session, column, one
 from tests.support.verbs import Lease, dequeue, enqueue, make_channel, retry, settle, tick
 
 
@@ -292,3 +292,74 @@ def test_outcomes_that_no_breaker_needs_are_pruned_and_openings_stay_counted(ses
 
     assert one(session, "SELECT array_agg(openings) FROM pgqueue_limit") == [1]
     assert one(session, "SELECT count(*) FROM pgqueue_breaker_outcome") == 0
+
+
+def changes(session: Session) -> list[str]:
+    return column(session, "SELECT change FROM pgqueue_breaker_changes()")
+
+
+def test_it_opens_and_closes_with_the_settlement_and_not_only_with_the_next_dequeue(session: Session) -> None:
+    breaker_set(session)
+    fail(session, 3)
+    assert is_open(session)
+    enqueue(session, "a")
+    pass_pause(session)
+    settle(session, dequeue(session))
+    assert not is_open(session)
+    assert changes(session) == ["opened", "tried", "closed"]
+
+
+def test_a_failure_in_an_older_snapshot_opens_it_with_the_next_dequeue(session: Session, business: Session) -> None:
+    breaker_set(session)
+    fail(session, 2)
+    enqueue(session, "a")
+    leases = dequeue(session)
+    business.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    business.execute("SELECT FROM pgqueue_limit")
+    session.execute("UPDATE pgqueue_limit SET breaker_pause = '2 hours'")
+    retry(business, leases, delay="1 hour")
+    business.commit()
+    assert not is_open(session)
+
+    enqueue(session, "a")
+    assert not dequeue(session)
+    assert is_open(session)
+
+
+def test_a_settlement_does_not_wait_for_a_dequeue_that_holds_the_breaker(session: Session, business: Session) -> None:
+    breaker_set(session)
+    for _ in range(4):
+        enqueue(session, "a")
+    leases = dequeue(session, 3)
+    business.execute("SELECT FROM pgqueue_limit FOR NO KEY UPDATE")
+    session.execute("SET statement_timeout = '20 s'")
+
+    retry(session, leases, delay="1 hour")
+
+    assert not is_open(session)
+    business.commit()
+    assert not dequeue(session)
+    assert is_open(session)
+
+
+def test_a_change_is_given_to_one_worker_alone(session: Session, business: Session) -> None:
+    breaker_set(session)
+    fail(session, 3)
+    assert changes(business) == ["opened"]
+    assert changes(session) == []
+    business.rollback()
+    assert changes(session) == ["opened"]
+
+
+def test_a_message_that_needs_no_limit_does_not_ask_one(session: Session) -> None:
+    breaker_set(session)
+    asks = "SELECT count(*) FROM pgqueue_must_ask(ARRAY(SELECT id FROM pgqueue_message))"
+    enqueue(session, "a")
+    assert one(session, asks) == 0
+    fail(session, 1)
+    assert one(session, asks) == 2
+    settle(session, dequeue(session))
+    enqueue(session, "a")
+    assert one(session, asks + " AS n JOIN pgqueue_message AS m USING (id) WHERE m.status = 1") == 0
+    session.execute("SELECT pgqueue_breaker_open('work')")
+    assert one(session, asks) == 2

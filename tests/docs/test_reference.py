@@ -28,7 +28,7 @@ TABLES = [
     "gate", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake", "queue_metric",
     "unarchived", "unarchived_total", "queue_warning", "pruned",
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
-    "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "order_note",
+    "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
 ]  # fmt: skip
 
 

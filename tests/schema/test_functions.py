@@ -146,6 +146,7 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 
 
 INLINED = {
+    "pgqueue_alert_breaker": "SELECT a.* FROM pgqueue_message AS m, pgqueue_alert_breaker(m.handler, 1) AS a",
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, '-infinity', 1) AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_first_weights": "SELECT w.weight FROM pgqueue_first_weights('default', 1, 1, 8) AS w",
@@ -155,6 +156,7 @@ INLINED = {
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
+    "pgqueue_must_ask": "SELECT a.id FROM pgqueue_must_ask('{1}') AS a",
     "pgqueue_started_at": "SELECT pgqueue_started_at(m.created_at, m.leased_at, 1) FROM pgqueue_message AS m",
     "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
     "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",

@@ -63,6 +63,7 @@ VERBS = """
     channel_erase       .        .       x         .       .
     limit_set           .        x       x         .       .
     breaker_set         .        x       x         .       .
+    breaker_changes     .        x       .         .       .
     breaker_open        .        .       x         .       .
     breaker_close       .        .       x         .       .
     limit_drop          .        .       x         .       .
@@ -105,6 +106,7 @@ TABLES = """
     place               .          .       S         S       S
     meter               .          .       S         S       S
     breaker_outcome     .          .       S         S       S
+    breaker_change      .          .       S         S       S
     spent               .          .       S         S       S
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S

@@ -112,7 +112,7 @@ def outage(cluster: Cluster, *, breaker: dict[str, object] | None, seconds: floa
         return Figures(
             server.calls[True],
             remarks={
-                "calls while up": server.calls[False],
+                "completed while the server is up": server.calls[False],
                 "attempts used up": one(database, FAILED),
                 "dead letters": one(database, DEAD),
                 "s until all were done": late,

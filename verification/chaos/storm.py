@@ -15,7 +15,7 @@ import psycopg
 from .actors.actor import Actor, Stage
 from .actors.consumer import Consumer
 from .actors.others import Keeper, Operator, Reader, Registrar
-from .actors.producer import SHARED, Producer
+from .actors.producer import BREAKER, FLAKY, SHARED, Producer
 from .history import History, Recorder, audit, load
 from .server import Server
 
@@ -165,11 +165,12 @@ def watch(actors: list[Actor], over: threading.Event) -> None:
 
 
 def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]], shared: int = 3) -> None:
-    """The triggers, the channels with their limits, and a shared limit of so many leases."""
+    """The triggers, the channels with their limits, a shared limit of so many leases, and a breaker."""
     audit.install(session)
     for name, limits in channels.items():
         session.execute("SELECT pgqueue_channel_set('default', %s, p_limits => %s)", (name, json.dumps(limits)))
     session.execute("SELECT pgqueue_limit_set(%s, %s)", (SHARED, json.dumps({"max_concurrency": shared})))
+    session.execute("SELECT pgqueue_breaker_set(%s, %s)", (FLAKY, json.dumps(BREAKER)))
 
 
 def resume_all(session: psycopg.Connection[Any]) -> None:

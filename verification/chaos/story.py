@@ -76,6 +76,11 @@ class Story:
     def limit(self, number: int = 1, **values: Any) -> None:
         self.row("limit", key=f"limit {number}", detail={"id": number, **values})
 
+    def breaker(self, *, open_for: float | None = None) -> None:
+        """The breaker of the handler h is open for so many seconds from now on; None: it is closed."""
+        until = None if open_for is None else self.now + int(open_for * SECOND)
+        self.row("limit", key="breaker of h", detail={"id": 9, "breaker": "h", "open_until": until})
+
     def create(
         self, message: int, *, channel: int = 1, kind: str = "other", due: int | None = None, **row: Any
     ) -> None:

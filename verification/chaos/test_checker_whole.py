@@ -15,10 +15,11 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.run["effects"] = {"atomic": "atomic"}
     story.queue(max_concurrency=3)
     story.limit(1, max_concurrency=1)
+    story.breaker()
     story.channel(1)
     story.channel(2, max_concurrency=1, ordered=True, max_size=2, release_interval=1000, release_burst=1)
     story.create(1, kind="atomic", detail={"order_key": "k"})
-    story.create(2, channel=2)
+    story.create(2, channel=2, detail={"guarded": "h"})
     story.create(3, channel=2, detail={"limits": [1]})
     story.op("enqueue", keys=["other:4"], channel="channel 2", result="fail", value={"error": "channel full"})
     story.lease(1, "a")
@@ -46,7 +47,7 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     verdicts = check(story.history())
     assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}
     assert [verdict.name for verdict in verdicts if not verdict.checked] == []
-    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 22)]
+    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 23)]
 
 
 def test_a_call_whose_answer_was_lost_may_have_been_done_or_not() -> None:

@@ -110,8 +110,10 @@ class Follower:
         status = STATUSES[row.status or READY]
         beats = status == self.status == "leased" and row.token == self.token
         waits = status != "leased" and (status, row.attempts) == (self.status, self.attempts)
+        # The model knows no limits: a message that is set aside for one is ready until its lease.
+        aside = status == "scheduled" and self.status == "ready" and row.attempts == self.attempts
         # One heartbeat is like the other, and of what waits the model knows no more.
-        if (beats and self.beating) or waits:
+        if (beats and self.beating) or waits or aside:
             return
         begins = status == "leased" and not beats
         if begins and row.token:

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
+from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
 from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
 from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
@@ -19,6 +20,7 @@ from django_pgqueue.sql.call import bounded_read
 
 CRITICAL_STATUS, UNKNOWN_STATUS = 2, 3
 STATEMENT_SECONDS = 30.0
+SHOWN_BREAKERS = 5
 
 
 def seconds(text: str) -> timedelta:
@@ -65,6 +67,12 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="the longest time that a failing message may hold an ordered channel",
         )
+        parser.add_argument(
+            "--max-open-breakers",
+            type=count,
+            metavar="N",
+            help="the most breakers of handlers that may be open",
+        )
         parser.add_argument("--queue", action="append", metavar="NAME", help="only this queue; may be repeated")
         parser.add_argument(
             "--format", dest="form", choices=["text", "json"], default="text", help="json: for programs"
@@ -78,6 +86,7 @@ class Command(BaseCommand):
             with bounded_read(using, seconds=STATEMENT_SECONDS):
                 rows = health(most=max([MOST_COUNTED_ROWS, *counts]), using=using)
                 shared, held = limit_health(using=using), held_channels(using=using)
+                tripped = [breaker for breaker in breakers(using=using) if breaker.is_open]
         except Error as error:
             raise database_error(using, error, status=UNKNOWN_STATUS) from error
         if queue is not None:
@@ -87,10 +96,12 @@ class Command(BaseCommand):
             rows = [row for row in rows if row.queue in queue]
             shared = [limit for limit in shared if limit.kind == "shared" or limit.name in queue]
             held = [channel for channel in held if channel.queue in queue]
+            tripped = [breaker for breaker in tripped if breaker.queue is None or breaker.queue in queue]
         problems = [problem for row in rows for problem in exceeded(row, **limits)]
         problems += [*waits_for_limits(shared, limits["max_limit_wait"]), *held_too_long(held, limits["max_held"])]
-        as_text = health_as_text(rows, problems)
-        self.stdout.write(health_as_json(rows, shared, held, problems) if form == "json" else as_text)
+        problems += too_many_open(tripped, limits["max_open_breakers"])
+        as_text = health_as_text(rows, tripped, problems)
+        self.stdout.write(health_as_json(rows, shared, held, tripped, problems) if form == "json" else as_text)
         if problems:
             sys.exit(CRITICAL_STATUS)
 
@@ -129,8 +140,20 @@ def held_too_long(rows: list[HeldChannel], longest: timedelta | None) -> Iterato
             )
 
 
+def too_many_open(rows: list[BreakerState], most: int | None) -> Iterator[str]:
+    """Yield a sentence if more than ``most`` breakers are open; None: any number is allowed."""
+    if most is not None and len(rows) > most:
+        names = ", ".join(printable(row.name()) for row in rows[:SHOWN_BREAKERS])
+        more = f" and {len(rows) - SHOWN_BREAKERS} more" if len(rows) > SHOWN_BREAKERS else ""
+        yield f"{len(rows)} breaker(s) are open: {names}{more}"
+
+
 def health_as_json(
-    rows: list[QueueHealth], limits: list[LimitHealth], held: list[HeldChannel], problems: list[str]
+    rows: list[QueueHealth],
+    limits: list[LimitHealth],
+    held: list[HeldChannel],
+    tripped: list[BreakerState],
+    problems: list[str],
 ) -> str:
     """Return the answer as a JSON document."""
     answer = {
@@ -140,11 +163,12 @@ def health_as_json(
         "queues": [row.as_json() for row in rows],
         "limits": [row.as_json() for row in limits],
         "held": [row.as_json() for row in held],
+        "open_breakers": [row.as_json() for row in tripped],
     }
-    return json.dumps(answer, indent=2)
+    return json.dumps(answer, indent=2, default=str)
 
 
-def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
+def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problems: list[str]) -> str:
     """Return the answer as one line."""
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"
@@ -156,5 +180,6 @@ def health_as_text(rows: list[QueueHealth], problems: list[str]) -> str:
     keyed = sum(row.waiting_for_order_key for row in rows)
     missing = f", {at_least}{limited} waiting for a limit" if limited else ""
     missing += f", {at_least}{keyed} waiting for their order key" if keyed else ""
+    missing += f", {len(tripped)} breaker(s) open" if tripped else ""
     missing += f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
     return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"

@@ -83,21 +83,11 @@ BEGIN
                 PERFORM pgqueue_release_keys(
                     ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note], true);
             END IF;
-            -- A handler whose last outcome is no failure, and whose breaker is closed, ends here: the call costs more.
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.
             IF v_channel.metered & 2 = 2 THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[
                     ROW(v_one.handler, v_one.channel_id, v_one.id, v_one.leased_at)::pgqueue_ended], false)
-                FROM pgqueue_limit_handler AS h
-                JOIN pgqueue_limit AS b ON b.id = h.limit_id
-                LEFT JOIN pgqueue_limit AS c ON c.breaker_id = b.id AND c.channel_id = v_one.channel_id
-                WHERE h.handler = v_one.handler AND h.breaker
-                    AND (coalesce(b.open_until, c.open_until) IS NOT NULL OR (
-                        SELECT o.failed FROM pgqueue_breaker_outcome AS o
-                        WHERE o.limit_id = b.id
-                            AND o.channel_id = CASE b.breaker_per WHEN 'channel' THEN v_one.channel_id ELSE 0 END
-                        ORDER BY o.ended_at DESC LIMIT 1))
-                LIMIT 1;
+                FROM pgqueue_alert_breaker(v_one.handler, v_one.channel_id);
             END IF;
             RETURN NEXT v_one.id;
             RETURN;

@@ -90,7 +90,7 @@ BEGIN
             served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
         WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
     END IF;
-    v_id := CASE WHEN v_line.limits THEN (pgqueue_lease_within(ARRAY[v_id], v_now))[1] ELSE v_id END;
+    v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
         lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL, promoted_for = NULL

@@ -26,6 +26,7 @@ BEGIN
     v_room.used := false;
     v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL
         OR v_limit.open_until IS NOT NULL;
+    v_room.tries := v_limit.open_until IS NOT NULL;
     IF v_limit.id IS NULL THEN
         v_room.held := NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.id = p_limit_id);
         RETURN v_room;

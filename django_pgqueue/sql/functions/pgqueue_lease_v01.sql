@@ -16,7 +16,7 @@ RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM pgqueue_limit) THEN
+    IF EXISTS (SELECT FROM pgqueue_limit) AND EXISTS (SELECT FROM pgqueue_must_ask(p_ids)) THEN
         p_ids := pgqueue_lease_within(p_ids, p_at, p_patient);
     END IF;
     RETURN QUERY

@@ -1,5 +1,5 @@
--- Deletes outcomes that no breaker looks at any more, and the breakers of channels that have been closed for a day, or
--- whose channel is gone.
+-- Deletes outcomes that no breaker looks at any more, changes that no worker has reported for a day, and the breakers
+-- of channels that have been closed for a day, or whose channel is gone.
 -- Caller: pgqueue_prune_line.
 -- Locks: breakers, SKIP LOCKED.
 CREATE FUNCTION pgqueue_prune_breakers()
@@ -14,6 +14,7 @@ BEGIN
     DELETE FROM pgqueue_breaker_outcome AS o
     WHERE o.ended_at < v_before - (
         SELECT coalesce(max(greatest(l.breaker_within, l.breaker_pause)), '0') FROM pgqueue_limit AS l);
+    DELETE FROM pgqueue_breaker_change AS n WHERE n.at < v_before;
     FOR v_id IN
         SELECT l.id FROM pgqueue_limit AS l
         WHERE l.breaker_id IS NULL AND l.breaker_per = 'channel' FOR UPDATE SKIP LOCKED

@@ -2,8 +2,11 @@
 -- Caller: pgqueue_complete, pgqueue_complete_many, pgqueue_retry.
 -- The caller settles the messages in the same transaction. A success is recorded only when the last outcome was a
 -- failure, so handlers that fail seldom pay little. While a breaker is open, only the message that tries counts; after
--- that, only those that were leased after it was closed.
--- Locks: none (append only), so that a settlement waits neither for a dequeue nor for another settlement.
+-- that, only those that were leased after it was closed. If the outcomes say that the breaker opens or closes, that is
+-- written down at once, so that workers give back what they have not started; if another transaction holds its row, or
+-- this one has an older snapshot, the next dequeue of its messages does it.
+-- Locks: rows of breakers that open or close, SKIP LOCKED, so that a settlement waits neither for a dequeue nor for
+--   another settlement.
 CREATE FUNCTION pgqueue_record_outcomes(p_ended pgqueue_ended[], p_failed boolean)
 RETURNS void
 LANGUAGE plpgsql
@@ -16,6 +19,10 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_tried boolean;
+    v_limit_ids bigint[];
+    v_channel_ids bigint[];
+    v_ids bigint[];
+    v_breaker pgqueue_limit;
 BEGIN
     -- Appends the outcomes that count.
     WITH recorded AS (
@@ -44,9 +51,20 @@ BEGIN
                     WHERE o.limit_id = b.id AND o.channel_id = k.channel_id ORDER BY o.ended_at DESC LIMIT 1), false)
             END
         ORDER BY b.id, k.channel_id, CASE WHEN p_failed THEN u.id END, t.tried DESC
-        RETURNING tried
+        RETURNING limit_id, channel_id, tried
     )
-    SELECT bool_or(r.tried) INTO v_tried FROM recorded AS r;
+    SELECT bool_or(r.tried), array_agg(r.limit_id), array_agg(r.channel_id) INTO v_tried, v_limit_ids, v_channel_ids
+    FROM recorded AS r;
+    IF (p_failed OR v_tried) AND current_setting('transaction_isolation') = 'read committed' THEN
+        v_ids := ARRAY(
+            SELECT pgqueue_watch_breaker(u.id, u.channel_id)
+            FROM (SELECT DISTINCT n.* FROM unnest(v_limit_ids, v_channel_ids) AS n (id, channel_id)) AS u);
+        FOR v_breaker IN
+            SELECT l.* FROM pgqueue_limit AS l WHERE l.id = ANY (v_ids) ORDER BY l.id FOR NO KEY UPDATE SKIP LOCKED
+        LOOP
+            PERFORM pgqueue_turn_breaker(v_breaker, v_now);
+        END LOOP;
+    END IF;
     IF v_tried AND NOT p_failed THEN
         PERFORM pgqueue_wake_waiting();
     END IF;

@@ -1,5 +1,5 @@
--- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, and which
--- messages are set aside.
+-- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, which
+-- messages are set aside, and which one tries while its breaker is open.
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
@@ -17,6 +17,11 @@ DECLARE
 BEGIN
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.tries) THEN
+        INSERT INTO pgqueue_breaker_change (limit_id, at, change, message_id)
+        SELECT p.limit_id, clock_timestamp(), 'tried', p.message_id
+        FROM unnest(p_places) AS p JOIN unnest(p_rooms) AS u ON u.limit_id = p.limit_id AND u.tries;
     END IF;
     INSERT INTO pgqueue_meter AS r (limit_id, tokens, filled_at, place_floor)
     SELECT u.limit_id, u.tokens, p_now, u.place_floor FROM unnest(p_rooms) AS u

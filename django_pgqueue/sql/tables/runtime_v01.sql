@@ -34,7 +34,7 @@
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy
 --   1 day        retention of silent workers and of times of warnings: prune_line; of outcomes, and of breakers of
---                channels, after they count no more: prune_breakers
+--                channels, after they count no more, and of changes that no worker has reported: prune_breakers
 --   1 year       retention of jobs of bulk enqueues: ingest_clean
 
 -- A request is one message of pgqueue_enqueue_many; place: where it stands among them.
@@ -242,6 +242,18 @@ CREATE TABLE pgqueue_breaker_outcome (
     tried boolean NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_breaker_outcome_ended ON pgqueue_breaker_outcome (limit_id, channel_id, ended_at);
+-- The table keeps what happened to breakers until maintenance of a worker has reported it, each row once.
+-- change      opened | tried | closed
+-- until       opened: when a message may try
+-- message_id  tried: the message
+CREATE TABLE pgqueue_breaker_change (
+    limit_id bigint NOT NULL,
+    at timestamptz NOT NULL,
+    change varchar(10) NOT NULL,
+    until timestamptz,
+    message_id bigint
+);
+CREATE INDEX pgqueue_breaker_change_at ON pgqueue_breaker_change (at);
 -- A message that a worker has settled, as its breaker sees it.
 CREATE TYPE pgqueue_ended AS (
     handler text,
@@ -250,7 +262,8 @@ CREATE TYPE pgqueue_ended AS (
     leased_at timestamptz
 );
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
--- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it.
+-- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it;
+-- tries: it is an open breaker.
 CREATE TYPE pgqueue_room AS (
     limit_id bigint,
     held boolean,
@@ -266,7 +279,8 @@ CREATE TYPE pgqueue_room AS (
     spent tid[],
     turn bigint,
     turn_left integer,
-    waited boolean
+    waited boolean,
+    tries boolean
 );
 
 -- The table is append-only: order keys whose next message may not have been made ready, because another transaction

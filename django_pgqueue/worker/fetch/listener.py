@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import select
@@ -32,6 +33,7 @@ class Listener:
 
     ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
     ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
+    ``on_breaker``: called with handler, queue and channel when a breaker opens; the last two are None for a handler's.
     ``crashed``: called with the error if the thread ends by one.
     """
 
@@ -43,6 +45,7 @@ class Listener:
         worker: str,
         outage: Outage,
         wake: Callable[[], None],
+        on_breaker: Callable[[str, str | None, str | None], None],
         crashed: Crashed,
     ) -> None:
         self._alias = alias
@@ -50,6 +53,7 @@ class Listener:
         self._worker = worker
         self._outage = outage
         self._wake = wake
+        self._on_breaker = on_breaker
         self._stopped = False
         self._deaf = False
         self._stop_reader, self._stop_writer = os.pipe()
@@ -76,13 +80,13 @@ class Listener:
                 connection.connect()
                 session = connection.connection
                 pooled = session.execute("SELECT pg_backend_pid()").fetchone() != (session.info.backend_pid,)
-                session.execute("LISTEN pgqueue")
+                session.execute("LISTEN pgqueue; LISTEN pgqueue_breaker")
                 failures = 0
                 self._outage.ended(LISTENER)
                 self._wake()
                 if pooled and not self._hears(session):
                     self._log_deaf()
-                    session.execute("UNLISTEN pgqueue")
+                    session.execute("UNLISTEN *")
                     connection.close()
                     self._sleep(DEAF_SECONDS)
                 else:
@@ -130,8 +134,11 @@ class Listener:
         while not self._stopped:
             # Read what has arrived first: the socket is not readable for data that is already in psycopg's buffer.
             heard = list(session.notifies(timeout=0))
-            if any(self._serves(notification.payload) for notification in heard):
+            if any(self._serves(notice.payload) for notice in heard if notice.channel == "pgqueue"):
                 self._wake()
+            for notice in heard:
+                if notice.channel == "pgqueue_breaker" and (opened := breaker_of(notice.payload)) is not None:
+                    self._on_breaker(*opened)
             readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_SECONDS)
             if not readable:
                 # The connection may be half open. The query fails then, by the limit for answers.
@@ -139,3 +146,12 @@ class Listener:
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._stop_reader], [], [], seconds)
+
+
+def breaker_of(payload: str) -> tuple[str, str | None, str | None] | None:
+    """Return handler, queue and channel of a breaker that has opened; None for a payload that a client made up."""
+    try:
+        opened = json.loads(payload)
+        return opened["handler"], opened["queue"], opened["channel"]
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -92,6 +92,10 @@ class AsyncRunner:
         """Remove a message whose lease is lost from the waiting list. Returns whether it was there."""
         return self._waiting.drop(lost)
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them."""
+        return self._waiting.withdraw(matches)
+
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         self.closed = True

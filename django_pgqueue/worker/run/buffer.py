@@ -87,6 +87,10 @@ class Buffer:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them."""
+        return self._waiting.withdraw(matches)
+
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         with self._lock:

@@ -162,6 +162,13 @@ class Dispatch:
         delivery.cancellation.request()
         self._loop.cancel(delivery)
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them. From any thread."""
+        waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
+        for delivery in waiting:
+            self._limits.gone(delivery)
+        return [*self._suspects.withdraw(matches), *self._limits.withdraw(matches), *waiting]
+
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from django_pgqueue import handlers
@@ -130,6 +131,18 @@ class HandlerLimits:
         if state is not None:
             with self._lock:
                 state.here -= 1
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the parked messages that match, and return them."""
+        found: list[Delivery] = []
+        with self._lock:
+            for state in self._states.values():
+                taken = [delivery for delivery in state.parked if matches(delivery)]
+                for delivery in taken:
+                    state.parked.remove(delivery)
+                state.here -= len(taken)
+                found += taken
+        return found
 
     def clear(self) -> list[Delivery]:
         """Remove the parked messages, and return them."""

@@ -32,7 +32,7 @@ class Suspects:
 
     ``using``: database alias. ``held``: returns the number of leases that this process holds. ``holds``: returns
     whether it holds the lease of a delivery. ``start``: starts deliveries. The thread of the producer calls all methods
-    except :meth:`drop`.
+    except :meth:`drop` and :meth:`withdraw`.
     """
 
     def __init__(
@@ -96,6 +96,11 @@ class Suspects:
                 del self._waiting[place]
                 return True
         return False
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the suspects that match and were not started, and return them."""
+        # A copy, because the producer may add or start one at this moment.
+        return [delivery for delivery in tuple(self._waiting) if matches(delivery) and self.drop(delivery)]
 
     def clear(self) -> list[Delivery]:
         """Remove the suspects that were not started, and return them."""

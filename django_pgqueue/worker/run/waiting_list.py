@@ -107,6 +107,15 @@ class WaitingList:
                     return True
         return False
 
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match, and return them."""
+        with self.lock:
+            found = [delivery for delivery in self._waiting if matches(delivery)]
+            for delivery in found:
+                self._waiting.remove(delivery)
+            self.changed.notify_all()
+        return found
+
     def clear(self) -> list[Delivery]:
         """Remove all messages, and return them."""
         with self.lock:

@@ -86,7 +86,8 @@ class Consumer(Actor):
                 self.slowly(held)
             elif self.chance(0.3):
                 time.sleep(self.random.random() * 0.01)
-        verb = self.random.choices(list(CALLS), [10, 2, 1, 0.3, 0])[0]
+        fails = held.key.startswith("flaky") and not self.stage.calm.is_set()
+        verb = self.random.choices(list(CALLS), [1, 8, 1, 0.3, 0] if fails else [10, 2, 1, 0.3, 0])[0]
         if verb == "complete" and held.key.startswith("atomic"):
             self.complete_with_effect(held)
         else:

@@ -16,6 +16,9 @@ from .session import ChaosConnection, Transaction
 # The name of the shared limit, and how many of the messages have it.
 SHARED = "shared"
 SHARE = 0.3
+# The handler that has a breaker.
+FLAKY = "chaos.flaky"
+BREAKER = {"failures": 3, "within": "1 minute", "pause": "2 seconds"}
 # How many of the messages have an order key, and how many keys a channel has.
 KEYED = 0.2
 KEYS = 3
@@ -47,7 +50,7 @@ class Producer(Actor):
         self.pause = pause
         self.limit = limit
         self.sent = 0
-        self.kinds: dict[str, float] = stage.options.get("kinds", {"plain": 3, "atomic": 2})
+        self.kinds: dict[str, float] = stage.options.get("kinds", {"plain": 6, "atomic": 4, "flaky": 1})
 
     def step(self) -> None:
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
@@ -64,6 +67,8 @@ class Producer(Actor):
 
     def message(self, channel: str) -> dict[str, Any]:
         kind = self.random.choices(list(self.kinds), list(self.kinds.values()))[0]
+        if kind == "flaky" and channel.startswith("free"):
+            kind = "plain"  # their shares are compared, and an open breaker would take from them
         return {
             "handler": f"chaos.{kind}",
             "payload": json.dumps({"key": f"{kind}:{self.name}:{next(self.numbers)}"}),

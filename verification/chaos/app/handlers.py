@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from threading import Timer
@@ -16,7 +17,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from django_pgqueue import Complete, Defer, Delivery, Reject, handler
+from django_pgqueue import Breaker, Complete, Defer, Delivery, Reject, handler
 from django_pgqueue.signals import message_completed
 from verification.chaos.history import Recorder
 
@@ -97,6 +98,13 @@ def defer(delivery: Delivery) -> Any:
 @chaotic("reject")
 def reject(delivery: Delivery) -> Any:
     return Reject("rejected")
+
+
+@chaotic("flaky", breaker=Breaker(failures=3, within=timedelta(minutes=1), pause=timedelta(seconds=2)))
+def flaky(delivery: Delivery) -> None:
+    """Fail for four of ten seconds, as if an API were down."""
+    if time.monotonic() % 10 < 4:
+        raise ValueError("it is down")
 
 
 @chaotic("crash")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verification.chaos.history import History
 
-from . import fairness, keys, leases, limits, liveness, order, readers, settling, storage
+from . import breakers, fairness, keys, leases, limits, liveness, order, readers, settling, storage
 from .lives import Lives
 from .verdict import Check, Verdict
 
@@ -30,6 +30,7 @@ CHECKS: tuple[Check, ...] = (
     limits.i19_queue_concurrency,
     limits.i20_shared_concurrency,
     keys.i21_order_of_keys,
+    breakers.i22_breakers,
 )
 
 

@@ -22,6 +22,8 @@ FOLDED_AFTER = 1_000_000
 HOLD = ("lock", "timeouts", "exhaust", "crash", "full disk", "promotion", "migration")
 # A transaction of a client that died, or that lost its connection, ends some time later.
 LINGERS = 15_000_000
+# A call asks for a locked limit for 10 ms, or longer on a busy machine, before it leaves the message ready.
+HANDS = 300_000
 
 
 def key(row: Row) -> Key:
@@ -139,6 +141,8 @@ def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[
         after = next((next_row for next_row in following[message].values() if next_row.committed > row.committed), None)
         if after is not None and (after.leased_at or after.at) <= row.committed:
             continue  # another call had it in its hands
+        if after is not None and after.was_status == after.status == READY and after.at <= row.committed + HANDS:
+            continue  # so it had, and left it ready, because a limit was locked
         waited = (began - since) / 1e6
         return f"message {row.message} was leased in {row.xid}, before message {message}, ready for {waited:.3f} s"
     return None

@@ -19,7 +19,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "pausing": {},
 }
 # By their shares. Slow ones are enqueued by the driver, one by one.
-KINDS = {"plain": 40, "atomic": 30, "fail": 8, "defer": 6, "async": 12, "reject": 2}
+KINDS = {"plain": 40, "atomic": 30, "fail": 8, "defer": 6, "async": 12, "reject": 2, "flaky": 5}
 EFFECTS = {"plain": "plain", "async": "plain", "atomic": "atomic"}
 LEASE = 3.0
 

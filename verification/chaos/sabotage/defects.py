@@ -221,6 +221,15 @@ DEFECTS = (
         "a lease takes no place from the next one", "lease_within",
         "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit=3, share=0.8,
     ),
+    # Breakers.
+    defect(
+        "an open breaker is left out of the limits of a message", "lease_within", "limits || v_asked", "limits", "I22",
+    ),
+    defect("messages try before the pause is over", "limit_room", "> p_now THEN 0", "> p_now THEN 1", "I22"),
+    defect(
+        "a message that waits for a breaker uses an attempt", "take_places", "waits_for = CASE",
+        "attempts = m.attempts + 1, waits_for = CASE", "I22", "I4",
+    ),
     # Order, time, turns.
     defect(
         "promoted before it is due", "promote",

@@ -1,0 +1,118 @@
+"""A worker gives back what it has leased ahead when a breaker opens; the attempts of these messages do not count."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_pgqueue import Breaker, Delivery, NewMessage, breaker_open, breaker_set, channel_set, enqueue_many
+from django_pgqueue.models import Message
+from django_pgqueue.worker.fetch.listener import breaker_of
+from django_pgqueue.worker.run.limits import HandlerLimits
+from django_pgqueue.worker.run.waiting_list import WaitingList
+from tests.support.deliveries import DELIVERY
+from tests.support.sql import sql
+from tests.support.waiting import PATIENCE_SECONDS, eventually
+
+Register = Callable[..., None]
+Start = Callable[..., Any]
+FAILURES = 3
+LEASED = Message.Status.LEASED
+
+
+class Calls:
+    """Count the calls of a handler: the first ones fail at once, the later ones when they are let go."""
+
+    def __init__(self, at_once: int) -> None:
+        self.count = 0
+        self.go = threading.Event()
+        self._at_once = at_once
+
+    def thread(self, delivery: Delivery) -> None:
+        self.count += 1
+        if self.count > self._at_once:
+            assert self.go.wait(PATIENCE_SECONDS)
+        raise ValueError("it is down")
+
+    async def task(self, delivery: Delivery) -> None:
+        self.count += 1
+        if self.count > self._at_once:
+            await asyncio.to_thread(self.go.wait, PATIENCE_SECONDS)
+        raise ValueError("it is down")
+
+
+@pytest.mark.parametrize("policy", [{}, {"concurrency": 1}], ids=["plain", "limited"])
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_messages_that_are_not_started_go_back_and_spend_no_attempt(
+    start: Start, register: Register, kind: str, policy: dict[str, Any]
+) -> None:
+    calls = Calls(FAILURES)
+    register("guarded", getattr(calls, kind), **policy)
+    breaker_set("guarded", Breaker(failures=FAILURES, pause=timedelta(hours=1)))
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1000) for _ in range(30)])
+
+    worker = start(concurrency=1, async_concurrency=1, batch=10, listen="default")
+
+    try:
+        eventually(lambda: sql("SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == [(1,)])
+        # One may have begun before the worker heard of it.
+        eventually(lambda: Message.objects.filter(status=LEASED).count() <= 1, seconds=30)
+        time.sleep(0.3)  # time for what must not happen
+        assert Message.objects.filter(status=LEASED).count() <= 1
+    finally:
+        calls.go.set()
+    worker.stop()
+    worker.join()
+    assert FAILURES <= calls.count <= FAILURES + 1
+    assert sum(Message.objects.values_list("attempts", flat=True)) == calls.count
+
+
+def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, register: Register) -> None:
+    channel_set(channel="other")
+    calls = Calls(1)
+    register("guarded", calls.thread)
+    breaker_set("guarded", Breaker(failures=100, per="channel"))
+    enqueue_many([NewMessage(handler="guarded")])
+    start(concurrency=1, batch=10, listen="default")
+    eventually(lambda: calls.count == 1 and not Message.objects.filter(status=LEASED).exists())
+
+    enqueue_many([NewMessage(handler="guarded", channel=channel) for channel in ("default", "other") * 3])
+    eventually(lambda: Message.objects.filter(status=LEASED).count() == 6)
+    held = set(Message.objects.filter(status=LEASED, channel__name="other").values_list("id", flat=True))
+    breaker_open("guarded", channel="default")
+
+    try:
+        eventually(lambda: Message.objects.filter(status=LEASED).count() <= 4, seconds=30)
+        time.sleep(0.2)  # time for what must not happen
+        assert held <= set(Message.objects.filter(status=LEASED).values_list("id", flat=True))
+    finally:
+        calls.go.set()
+
+
+def test_only_what_matches_is_withdrawn(register: Register) -> None:
+    register("limited", lambda delivery: None, concurrency=1)
+    limits = HandlerLimits(keep=False)
+    waiting = WaitingList(10, 10, limits=limits)
+    first, second, third = (replace(DELIVERY, id=number, handler="limited") for number in range(1, 4))
+    other = replace(DELIVERY, id=4)
+    waiting.put([first, second, third, other])
+    assert waiting.take() is not None
+    found = waiting.take()  # the second one is parked on the way, and the third
+    assert found == (None, [other])
+
+    assert limits.withdraw(lambda delivery: delivery.id == 3) == [third]
+    assert waiting.withdraw(lambda delivery: True) == []
+    assert limits.withdraw(lambda delivery: True) == [second]
+    assert limits.parked() == 0
+
+
+@pytest.mark.parametrize("payload", ["", "{}", "[]", "7", '{"handler": "mail"}'])
+def test_a_notification_that_some_client_has_made_up_is_left_out(payload: str) -> None:
+    assert breaker_of(payload) is None
