@@ -296,4 +296,4 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.action(description=_("Erase the selected channel"), permissions=["erase"])
     def erase(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
-        return channel_erase.erase(self, request, queryset)
+        return channel_erase.erase_channels(self, request, queryset)

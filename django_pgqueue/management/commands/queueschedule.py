@@ -113,7 +113,7 @@ class Command(ActingCommand):
         before = {key: getattr(schedule, key) for key in plan} if found else None
         for key, value in plan.items():
             setattr(schedule, key, value)
-        check(schedule, plan, row.db, is_new=found is None)
+        check_schedule(schedule, plan, row.db, is_new=found is None)
         if not facts["dry_run"]:
             if found:
                 schedule.seal(row.db)
@@ -138,7 +138,7 @@ class Command(ActingCommand):
         return f"{name}: removed" + (f"; a worker that has {declared_in} makes it again" if declared_in else "")
 
 
-def check(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool) -> None:
+def check_schedule(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool) -> None:
     """Raise CommandError for a definition that would fail at its ticks, as the admin does."""
     try:
         schedule.clean_fields()
