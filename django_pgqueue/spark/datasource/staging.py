@@ -24,6 +24,7 @@ from django_pgqueue.spark.datasource.bad_rows import (
     REFUSALS,
     BadRow,
     BadValueError,
+    bad_rows_text,
     read_refusal,
 )
 from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
