@@ -9,31 +9,15 @@ from django_pgqueue.admin.paginator import capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000
-"""The most leases and the most waiting messages that are counted per limit."""
+"""The most waiting messages that are counted per limit."""
 
-# A place counts as long as its message is under the lease that took it, as in pgqueue_limit_room.
+# The function counts at most one waiting message of each limit here: those are counted below, of breakers, too.
 SQL = """
-SELECT l.id, o.places, o.cost,
-    CASE WHEN l.release_interval IS NOT NULL THEN least(l.release_burst, coalesce(
-        r.tokens + extract(epoch FROM greatest(n.now - r.filled_at, '0'))
-            / extract(epoch FROM l.release_interval), l.release_burst))
-    END,
+SELECT l.id, coalesce(h.places, 0), coalesce(h.cost, 0), h.tokens,
     (SELECT count(*) FROM (
         SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT %(most)s) AS w)
 FROM pgqueue_limit AS l
-LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.id
-CROSS JOIN (SELECT clock_timestamp() AS now) AS n
-CROSS JOIN LATERAL (
-    SELECT count(*) AS places, coalesce(sum(t.cost), 0)::bigint AS cost
-    FROM (
-        SELECT coalesce(m.cost, 1) AS cost
-        FROM pgqueue_place AS p
-        JOIN pgqueue_message AS m ON m.id = p.message_id AND m.leased_at = p.placed_at
-        WHERE p.limit_id = l.id
-            AND p.placed_at >= CASE WHEN r.place_floor <= n.now THEN r.place_floor ELSE '-infinity' END
-        LIMIT %(most)s
-    ) AS t
-) AS o
+LEFT JOIN pgqueue_limit_health(1) AS h ON h.kind = 'shared' AND h.name = l.name
 WHERE l.id = ANY (%(ids)s::bigint[])
 """
 HANDLERS = "SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.limit_id = %s ORDER BY h.handler"
@@ -60,7 +44,7 @@ def limit_usage(ids: Sequence[int], *, using: str) -> dict[int, LimitUsage]:
     """Return the use of limits by id. Counts that reach the bound are lower bounds."""
     rows = call(using, SQL, {"most": MOST_COUNTED + 1, "ids": list(ids)})
     return {
-        pk: LimitUsage(capped(places, MOST_COUNTED), cost, tokens, capped(waiting, MOST_COUNTED))
+        pk: LimitUsage(places, cost, tokens, capped(waiting, MOST_COUNTED))
         for pk, places, cost, tokens, waiting in rows
     }
 

@@ -23,6 +23,7 @@ from django_pgqueue.doctor.handlers import examine_handlers
 from django_pgqueue.doctor.horizon import examine_horizon
 from django_pgqueue.doctor.housekeeping import examine_housekeeping
 from django_pgqueue.doctor.indexes import examine_indexes
+from django_pgqueue.doctor.lakes import examine_lakes
 from django_pgqueue.doctor.notifications import examine_notifications
 from django_pgqueue.doctor.orphans import examine_orphans
 from django_pgqueue.doctor.shared_limits import examine_shared_limits
@@ -50,6 +51,7 @@ EXAMINATIONS: dict[str, Examination] = {
     "storage": examine_storage,
     "vacuum": examine_vacuum,
     "archive": examine_archive,
+    "lakes": examine_lakes,
     "notifications": examine_notifications,
     "clock": examine_clock,
 }

@@ -45,6 +45,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the grains to load into the database: minute, hour, day (default: hour day)",
     )
     parser.add_argument(
+        "--keep-minutes",
+        type=days,
+        default=7,
+        metavar="N",
+        help="keep metrics by minute of the newest N days of the lake only; those by hour and day stay (default: 7)",
+    )
+    parser.add_argument(
         "--keep-days",
         type=days,
         default=90,
@@ -92,7 +99,7 @@ def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta]) -> None
     from django_pgqueue.spark.transforms.rollup import rollup
 
     with engine("rollup", args) as spark:
-        rolled = rollup(spark, lake, sla, everything=args.all, done=_say_progress)
+        rolled = rollup(spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress)
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 

@@ -172,6 +172,8 @@ TABLES: dict[str, list[Column]] = {
         Column("sla_breaches", BIG),
         Column("retries_by_reason", COUNTS),
         Column("dead_by_reason", COUNTS),
+        Column("level", TEXT),
+        Column("total_max_seconds", FLOAT),
     ],
     "forecast": [
         Column("computed_at", TIME),

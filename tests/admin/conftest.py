@@ -123,8 +123,9 @@ def make_metric(**values: Any) -> QueueMetric:
         "retries",
         "sla_breaches",
     )
+    level = "handler" if values.get("handler") else "channel" if values.get("channel") else "queue"
     given = {"grain": "hour", "bucket_at": timezone.now(), "queue": "default", "run_seconds": 0, "retry_seconds": 0}
-    return QueueMetric(**dict.fromkeys(counts, 0) | given | values)
+    return QueueMetric(**dict.fromkeys(counts, 0) | {"level": level} | given | values)
 
 
 def make_forecast(**values: Any) -> BacklogForecast:

@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "queuechannel": ["set", "acme"],
     "queuedurability": [],
     "queuedrop": ["mails"],
+    "queueencrypt": [],
     "queueerase": ["default", "default"],
     "queueevents": ["on", "default"],
     "queueexplain": ["--message", "1"],

@@ -82,6 +82,7 @@ def tenant() -> str:
     QueueMetric.objects.create(
         grain="day",
         bucket_at=now,
+        level="channel",
         queue="mails",
         channel=name,
         run_seconds=1,

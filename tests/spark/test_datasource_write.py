@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_pgqueue.spark.datasource import PgQueueDataSource
+from django_pgqueue.spark.datasource.jobs import is_done
 from django_pgqueue.spark.datasource.options import WriteOptions
 from django_pgqueue.spark.datasource.writer import Writer
 from tests.support.sessions import Session as Database
@@ -115,7 +116,9 @@ def test_messages_come_in_the_order_of_the_frame(spark: SparkSession, dsn: str, 
 
 
 def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
+    assert not is_done("import 1", dsn)
     write(numbers(spark, 10), dsn, job="import 1")
+    assert is_done("import 1", dsn)
     write(numbers(spark, 20), dsn, job="import 1")
     write(numbers(spark, 5), dsn, job="import 2")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -45,6 +46,24 @@ def test_the_manifest_starts_a_command_that_exists_on_volumes_that_it_names() ->
     check_arguments(*container["args"])
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert manifest["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_the_application_of_the_operator_starts_a_command_and_all_its_pods_see_the_lake() -> None:
+    manifest = yaml.safe_load((FOLDER / "spark-application.yaml").read_text())
+    spec = manifest["spec"]
+
+    assert (manifest["apiVersion"], manifest["kind"]) == ("sparkoperator.k8s.io/v1beta2", "SparkApplication")
+    assert (spec["type"], spec["mode"]) == ("Python", "cluster")
+    # Without it the session would be one of the driver alone.
+    assert spec["arguments"][spec["arguments"].index("--master") + 1].startswith("k8s://")
+    check_arguments(*spec["arguments"])
+    main = spec["mainApplicationFile"].partition("site-packages/")[2]
+    assert (REPOSITORY / main).is_file()
+    lake = {"name": spec["volumes"][0]["name"], "mountPath": spec["arguments"][2]}
+    for pod in (spec["driver"], spec["executor"]):
+        assert pod["volumeMounts"] == [lake]
+    pyspark = importlib.metadata.version("pyspark")
+    assert spec["sparkVersion"].rpartition(".")[0] == pyspark.rpartition(".")[0]
 
 
 @pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_job.py"])

@@ -36,7 +36,9 @@ def make_metrics(lake: Path, day: str, rows: int = 1, grain: str = "hour", **val
         **values,
     }
     wanted = schema.arrow_schema("metrics")
-    table = pa.Table.from_pylist([row | {"channel": f"tenant {n}"} | values for n in range(rows)], schema=wanted)
+    level = "queue" if values.get("channel", "") is None else "handler" if "handler" in values else "channel"
+    made = [row | {"level": level, "channel": f"tenant {n}"} | values for n in range(rows)]
+    table = pa.Table.from_pylist(made, schema=wanted)
     opened = ParquetLake.open(lake, create=True)
     with opened.writing() as writing:
         partition = f"grain={grain}/day={day}"

@@ -121,11 +121,17 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
         "run_seconds": 10 + 2.5 + 0 + 3, "capacity_share": 15.5 / 20, "retry_seconds": 2.5 + 3,
         "sla_seconds": 4.0, "sla_breaches": 2,
         "retries_by_reason": {"ValueError": 1, "OSError": 1, "unknown": 2}, "dead_by_reason": {"failed": 1},
+        "level": "handler", "total_max_seconds": 20.0,
     }  # fmt: skip
-    assert rows[ten, "default", "default", None] == row
+    assert rows[ten, "default", "default", None] == row | {"level": "channel"}
     assert rows[ten, "default", "other", None]["capacity_share"] == 4.5 / 20
     whole = rows[ten, "default", None, None]
-    assert (whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == (1.0, 1, 3.0)
+    assert (whole["level"], whole["capacity_share"], whole["cancelled"], whole["run_p50_seconds"]) == (
+        "queue",
+        1.0,
+        1,
+        3.0,
+    )
     late = rows[eleven, "default", "default", "h"]
     assert late["dropped"] == 2
     assert (late["purged"], late["enqueued"], late["attempts"], late["sla_breaches"]) == (1, 0, 0, 0)
@@ -153,6 +159,33 @@ def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
     assert set(roll(spark, lake).days) == {DAY, DAY - timedelta(days=1), other}
     assert lake_metrics(lake) == expected_metrics(database, SLA_JSON)
     assert roll(spark, lake) == Rolled()
+
+
+def test_metrics_by_minute_are_kept_of_the_newest_days_and_all_others_stay(
+    spark: Any, source: Source, database: Database, lake: Path
+) -> None:
+    def days_by_minute() -> set[date]:
+        return {key[1].date() for key in lake_metrics(lake) if key[0] == "minute"}
+
+    first, second, third = (DAY + timedelta(days=days) for days in (-5, -1, 0))
+    for day in (first, second):
+        fill_archive(database, 40, day=day)
+    export(source, lake)
+    roll(spark, lake, keep_minutes=7)
+    assert days_by_minute() == {first, second}
+    fill_archive(database, 40, day=third)
+    export(source, lake)
+
+    roll(spark, lake, keep_minutes=2)
+
+    truth = expected_metrics(database, SLA_JSON)
+    kept = {key: row for key, row in truth.items() if key[0] != "minute" or key[1].date() >= second}
+    assert days_by_minute() == {second, third}
+    assert lake_metrics(lake) == kept
+    roll(spark, lake, keep_minutes=2, everything=True)
+    assert lake_metrics(lake) == kept
+    roll(spark, lake, everything=True)
+    assert lake_metrics(lake) == truth
 
 
 def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(spark: Any) -> None:

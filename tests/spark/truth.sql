@@ -44,6 +44,7 @@ counted AS (
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY wait) AS wait,
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY run) AS run,
         percentile_disc(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY total) AS total,
+        max(total) AS total_max,
         coalesce(sum(put_back_seconds + coalesce(extract(epoch FROM settled_at - began_at), 0)), 0) AS busy,
         coalesce(sum(wasted), 0) AS wasted,
         count(*) FILTER (WHERE total > sla OR outcome = 'dead' AND sla IS NOT NULL) AS breaches
@@ -82,7 +83,8 @@ SELECT k.grain, k.bucket_at, k.queue, k.channel, k.handler, coalesce(e.enqueued,
     (coalesce(busy, 0) / nullif(max(busy) FILTER (WHERE k.channel IS NULL) OVER (PARTITION BY k.grain, k.bucket_at, k.queue), 0))::float8,
     coalesce(wasted, 0)::float8,
     coalesce((%(sla)s::jsonb ->> (k.queue || '/' || k.channel))::float8, (%(sla)s::jsonb ->> k.queue)::float8),
-    coalesce(breaches, 0), coalesce(retries_by_reason, '{}'), coalesce(dead_by_reason, '{}')
+    coalesce(breaches, 0), coalesce(retries_by_reason, '{}'), coalesce(dead_by_reason, '{}'),
+    CASE WHEN k.channel IS NULL THEN 'queue' WHEN k.handler IS NULL THEN 'channel' ELSE 'handler' END, total_max
 FROM keys AS k
 LEFT JOIN counted AS c ON (c.grain, c.bucket_at, c.queue) = (k.grain, k.bucket_at, k.queue)
     AND c.channel IS NOT DISTINCT FROM k.channel AND c.handler IS NOT DISTINCT FROM k.handler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -16,12 +16,6 @@ from django_pgqueue.pipeline.models import QueueMetric
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
-
-LEVELS = {
-    "queue": Q(channel=None),
-    "channel": Q(channel__isnull=False, handler=None),
-    "handler": Q(handler__isnull=False),
-}
 
 
 class GrainFilter(OneOfFilter):
@@ -41,13 +35,13 @@ class LevelFilter(OneOfFilter):
 
     title = _("level")
     parameter_name = "level"
-    default = "queue"
+    default = QueueMetric.Level.QUEUE
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [("queue", _("queue")), ("channel", _("channel")), ("handler", _("handler"))]
+        return [*QueueMetric.Level.choices]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(LEVELS[self.chosen()])
+        return queryset.filter(level=self.chosen())
 
 
 @admin.register(QueueMetric)

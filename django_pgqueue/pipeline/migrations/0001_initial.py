@@ -50,6 +50,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('grain', models.CharField(choices=[('minute', 'minute'), ('hour', 'hour'), ('day', 'day')], max_length=10)),
                 ('bucket_at', models.DateTimeField()),
+                ('level', models.CharField(choices=[('queue', 'queue'), ('channel', 'channel'), ('handler', 'handler')], max_length=10)),
                 ('queue', models.CharField(db_collation='C', max_length=100)),
                 ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
                 ('handler', models.CharField(db_collation='C', max_length=200, null=True)),
@@ -71,6 +72,7 @@ class Migration(migrations.Migration):
                 ('total_p50_seconds', models.FloatField(null=True)),
                 ('total_p95_seconds', models.FloatField(null=True)),
                 ('total_p99_seconds', models.FloatField(null=True)),
+                ('total_max_seconds', models.FloatField(null=True)),
                 ('run_seconds', models.FloatField()),
                 ('capacity_share', models.FloatField(null=True)),
                 ('retry_seconds', models.FloatField()),
@@ -89,7 +91,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='queuemetric',
-            index=models.Index(condition=models.Q(('channel', None)), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues'),
+            index=models.Index(condition=models.Q(('level', 'queue')), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues'),
         ),
         InstallTables("lake", 1, drop=[]),
         InstallTables(

@@ -6,12 +6,12 @@ from django.utils.translation import gettext_lazy as _
 
 
 class QueueMetric(models.Model):
-    """A row of the lake's metrics. ``channel`` NULL: the whole queue; ``handler`` NULL: all handlers.
+    """A row of the lake's metrics. ``level``: whether it describes a queue, a channel or a handler of a channel.
 
     Percentiles cannot be summed, so each level has rows of its own. A load replaces one day of a grain at a time.
 
     The constraint on grain, bucket_at, queue, channel, handler is in sql/tables/lake_v01.sql: a check of Django would
-    ask the server for NULLS NOT DISTINCT at each start.
+    ask the server for NULLS NOT DISTINCT at each start. So is the one that names level, channel and handler together.
     """
 
     class Grain(models.TextChoices):
@@ -19,8 +19,14 @@ class QueueMetric(models.Model):
         HOUR = "hour", _("hour")
         DAY = "day", _("day")
 
+    class Level(models.TextChoices):
+        QUEUE = "queue", _("queue")
+        CHANNEL = "channel", _("channel")
+        HANDLER = "handler", _("handler")
+
     grain = models.CharField(max_length=10, choices=Grain)
     bucket_at = models.DateTimeField()
+    level = models.CharField(max_length=10, choices=Level)
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, null=True, db_collation="C")
     handler = models.CharField(max_length=200, null=True, db_collation="C")
@@ -42,6 +48,7 @@ class QueueMetric(models.Model):
     total_p50_seconds = models.FloatField(null=True)
     total_p95_seconds = models.FloatField(null=True)
     total_p99_seconds = models.FloatField(null=True)
+    total_max_seconds = models.FloatField(null=True)
     run_seconds = models.FloatField()
     capacity_share = models.FloatField(null=True)
     retry_seconds = models.FloatField()
@@ -54,7 +61,7 @@ class QueueMetric(models.Model):
         db_table = "pgqueue_queue_metric"
         # Rows of whole queues are few, and the admin shows them first.
         indexes = [
-            models.Index(fields=["grain", "bucket_at"], name="pgqueue_queue_metric_queues", condition=Q(channel=None))
+            models.Index(fields=["grain", "bucket_at"], name="pgqueue_queue_metric_queues", condition=Q(level="queue"))
         ]
 
     def __str__(self) -> str:

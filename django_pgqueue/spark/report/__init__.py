@@ -6,9 +6,11 @@ Run `export` and `rollup` before. Neither Spark nor the database is needed.
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from datetime import date
 from pathlib import Path
 
 from django_pgqueue.spark.arguments import add_lake
+from django_pgqueue.spark.errors import PipelineError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,8 +27,21 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--days", type=_days, default=7, metavar="N", help="the newest N days that the lake has metrics of (default: 7)"
     )
     parser.add_argument(
+        "--until", type=_day, metavar="DAY", help="the last day, as 2026-11-21 (default: the newest with metrics)"
+    )
+    parser.add_argument(
+        "--against",
+        type=_day,
+        metavar="DAY",
+        help="compare with as many days that end with this one (default: the days just before)",
+    )
+    parser.add_argument(
         "--queue", action="append", default=[], metavar="NAME", help="this queue only; may be given several times"
     )
+    parser.add_argument(
+        "--channel", metavar="NAME", help="a page of this channel, of the one --queue (default: the queue default)"
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the metrics by day to this file")
 
 
 def _days(given: str) -> int:
@@ -35,9 +50,23 @@ def _days(given: str) -> int:
     return int(given)
 
 
+def _day(given: str) -> date:
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise ArgumentTypeError(f"{given!r} is not a day, such as 2026-11-21") from None
+
+
 def run(args: Namespace) -> int:
     """Write the report and print where it is. Returns 0; raises PipelineError."""
-    from django_pgqueue.spark.report.write import write
+    from django_pgqueue.spark.report.choice import Choice
+    from django_pgqueue.spark.report.write import ReportRequest, write
 
-    print(write(args.lake, args.output, days=args.days, queues=args.queue))
+    queues = args.queue
+    if args.channel is not None:
+        queues = queues or ["default"]
+        if len(queues) > 1:
+            raise PipelineError("--channel is that of one queue: give --queue once.")
+    asked = ReportRequest(args.days, Choice(queues, args.channel), args.until, args.against)
+    print(write(args.lake, args.output, asked, args.csv))
     return 0

@@ -6,9 +6,11 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from django_pgqueue.spark.report.compare import Comparison
 from django_pgqueue.spark.report.holdings import Holdings
 from django_pgqueue.spark.report.html import page
 from django_pgqueue.spark.report.read import Data
+from django_pgqueue.spark.report.sections.changes import changes
 from django_pgqueue.spark.report.sections.forecast import forecast
 from django_pgqueue.spark.report.sections.lake import lake
 from django_pgqueue.spark.report.sections.queue import queue
@@ -21,15 +23,35 @@ from django_pgqueue.spark.report.sections.tenants import tenants
 MOST_QUEUES = 6
 
 
-def compose(data: Data, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
+def compose(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
     """Return the HTML page. ``expected``: the rows of the forecast. The first MOST_QUEUES queues get a section each."""
     plotted = data.queues[:MOST_QUEUES]
     sections = [summary(data)]
     if data.queues:
+        sections.append(changes(compared))
         sections += [queue(data, name, number) for number, name in enumerate(plotted, 1)]
         sections += [tenants(data), retries(data), sla(data), forecast(expected, plotted)]
     sections.append(lake(holdings))
-    return page("Queue report", _period(data), sections, f"Made {made_at:%d %b %Y %H:%M} UTC by pgqueue-django.")
+    return page("Queue report", _period(data), sections, _made(made_at))
+
+
+def compose_channel(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
+    """Return the HTML page of one channel. It names no other channel, so the tenant may read it."""
+    [name] = data.queues
+    sections = [
+        summary(data, of_channel=True),
+        changes(compared, of_channel=True),
+        queue(data, name, 1, of_channel=True),
+        retries(data),
+        sla(data),
+        forecast(expected, [name]),
+    ]
+    exported = f" Exported {holdings.exported_at:%d %b %Y %H:%M}." if holdings.exported_at else ""
+    return page(f"Report of {name}", _period(data) + exported, sections, _made(made_at))
+
+
+def _made(at: datetime) -> str:
+    return f"Made {at:%d %b %Y %H:%M} UTC by pgqueue-django."
 
 
 def _period(data: Data) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.lake.rows import read_table
+from django_pgqueue.spark.report.choice import Choice, channel_rows, queue_rows
 from django_pgqueue.spark.schema import arrow_schema
 
 # Returns the files of a grain, of these days: `files("hour", days)`.
@@ -29,11 +31,16 @@ HOURS_COMPARED = 31
 COUNTS = (
     "enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries", "sla_breaches",
 )  # fmt: skip
-TIMES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
+# All outcomes: what is neither of them waits or runs.
+ENDS = ("completed", "popped", "purged", "dropped", "cancelled", "dead")
+PERCENTILES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
+TIMES = (*PERCENTILES, "total_max_seconds")
 SPENT = ("run_seconds", "retry_seconds")
 REASONS = ("retries_by_reason", "dead_by_reason")
-NAMES = ("bucket_at", "queue", "channel", "handler")
+NAMES = ("level", "bucket_at", "queue", "channel", "handler")
 COMPARED = [*NAMES, "capacity_share", "wait_p95_seconds"]
+MOVED = ("enqueued", *ENDS)
+EVERYTHING = Choice()
 COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *REASONS]
 
 
@@ -41,7 +48,8 @@ COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *RE
 class QueueHistory:
     """The metrics of a queue over time: a list for each column, as long as the report's times.
 
-    A bucket without a row has 0, or None in columns of times.
+    A bucket without a row has 0, or None in columns of times. The column ``depth``: the messages at the end of a bucket
+    that had been enqueued and were not settled; those that are not settled yet are not among them.
     """
 
     columns: dict[str, list[Any]]
@@ -76,60 +84,56 @@ class Data:
         return WIDTHS[self.grain]
 
 
-def read_report_data(files: Files, days: Sequence[date], queues: Sequence[str] = ()) -> Data:
-    """Read the data of the days, which are in order, for all queues or for some.
+def read_report_data(
+    files: Files, days: Sequence[date], choice: Choice = EVERYTHING, later: Sequence[date] = ()
+) -> Data:
+    """Read the data of the days, which are in order. ``later``: the days after them.
 
     Raises PipelineError when a file cannot be read.
     """
-    by_day = _rows("metrics", files("day", days), COLUMNS, queues)
+    by_day = read_days(files, days, choice)
     if not by_day.num_rows:
         return Data(days=list(days))
-    hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, queues, _not_handlers)
+    hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, choice, _not_handlers)
     grain = _grain(queue_rows(by_day)["bucket_at"].to_pylist(), queue_rows(hours)["bucket_at"].to_pylist())
-    rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, queues, _not_handlers)
+    if grain == "minute" and _days(files("minute", days)) < _days(files("hour", days)):
+        grain = "hour"  # the lake keeps metrics by minute of its newest days
+    rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, choice, _not_handlers)
     times = _regular(queue_rows(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
     history = _histories(queue_rows(rows), times)
+    ended_later = _rows("metrics", files("day", later), ["level", "queue", "channel", "enqueued", *ENDS], choice)
+    add_depth(history, {row["queue"]: _ended(row) for row in sums(queue_rows(ended_later), ["queue"], MOVED)})
     order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
     compared = channel_rows(rows if grain == "minute" else hours).select(COMPARED)
     return Data(list(days), order, grain, times, history, by_day, channel_rows(rows), compared)
 
 
-def read_forecast(paths: Iterable[Path]) -> pa.Table:
+def read_days(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
+    """Read the rows of all levels, one per day. Raises PipelineError when a file cannot be read."""
+    return _rows("metrics", files("day", days), COLUMNS, choice)
+
+
+def read_forecast(paths: Iterable[Path], choice: Choice = EVERYTHING) -> pa.Table:
     """Read the forecast from its Parquet files."""
-    return _rows("forecast", paths, arrow_schema("forecast").names)
+    return _rows("forecast", paths, arrow_schema("forecast").names, choice)
 
 
 def _rows(
     table: str,
     paths: Iterable[Path],
     columns: Sequence[str],
-    queues: Sequence[str] = (),
+    choice: Choice = EVERYTHING,
     keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> pa.Table:
-    rows = read_table(table, paths, columns, keep)
-    return rows.filter(pc.is_in(rows["queue"], pa.array(queues, pa.string()))) if queues else rows
-
-
-# Each message is counted once in each level: whole queues, whole channels, handlers.
-
-
-def queue_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows of whole queues, without those of single channels and handlers."""
-    return rows.filter(pc.and_(pc.is_null(rows["channel"]), pc.is_null(rows["handler"])))
-
-
-def channel_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows of whole channels, without those of single handlers."""
-    return rows.filter(pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"])))
-
-
-def handler_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows of single handlers."""
-    return rows.filter(pc.is_valid(rows["handler"]))
+    return choice.of(read_table(table, paths, columns, keep))
 
 
 def _not_handlers(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.is_null(rows["handler"]))
+    return rows.filter(pc.not_equal(rows["level"], "handler"))
+
+
+def _days(paths: Iterable[Path]) -> set[date]:
+    return {day_of(path.parent.name) for path in paths}
 
 
 def _grain(days: list[datetime], hours: list[datetime]) -> str:
@@ -156,7 +160,7 @@ def _histories(rows: pa.Table, times: list[datetime]) -> dict[str, QueueHistory]
             history = found[row["queue"]] = _empty_history(len(times))
         place = places[row["bucket_at"]]
         for column, values in history.columns.items():
-            value = row[column]
+            value = row.get(column)
             if column in REASONS:
                 values[place] = dict(value or {})
             elif value is not None:
@@ -165,9 +169,28 @@ def _histories(rows: pa.Table, times: list[datetime]) -> dict[str, QueueHistory]
 
 
 def _empty_history(length: int) -> QueueHistory:
-    columns: dict[str, list[Any]] = {name: [0] * length for name in (*COUNTS, *SPENT)}
+    columns: dict[str, list[Any]] = {name: [0] * length for name in (*COUNTS, *SPENT, "depth")}
     columns |= {name: [None] * length for name in (*TIMES, "sla_seconds")}
     return QueueHistory(columns | {name: [{}] * length for name in REASONS})
+
+
+def add_depth(history: dict[str, QueueHistory], later: dict[str, int]) -> None:
+    """Add the depth of each queue at the end of each bucket, from the last bucket back to the first.
+
+    ``later``: by queue, how many more messages were settled than enqueued after the last bucket. Those wait at its end.
+    """
+    for queue, its in history.items():
+        waiting = later.get(queue, 0)
+        depth = its.columns["depth"]
+        for place in reversed(range(len(depth))):
+            depth[place] = max(0, waiting)
+            waiting += _ended({name: its[name][place] for name in MOVED})
+
+
+def _ended(counts: dict[str, Any]) -> int:
+    """Return how many more messages were settled than enqueued."""
+    ended: int = sum(counts[name] for name in ENDS) - counts["enqueued"]
+    return ended
 
 
 # The sum of NULLs is 0, for a column that older files do not have.

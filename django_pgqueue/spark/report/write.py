@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,9 +15,12 @@ import pyarrow as pa
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
-from django_pgqueue.spark.report.compose import compose
+from django_pgqueue.spark.report.choice import Choice
+from django_pgqueue.spark.report.compare import ONE_DAY, Comparison, compared_days, read_comparison
+from django_pgqueue.spark.report.compose import compose, compose_channel
 from django_pgqueue.spark.report.holdings import Holdings, holdings
-from django_pgqueue.spark.report.read import Data, read_forecast, read_report_data
+from django_pgqueue.spark.report.metrics_csv import metrics_csv
+from django_pgqueue.spark.report.read import EVERYTHING, Data, read_forecast, read_report_data
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
@@ -24,29 +28,69 @@ ATTEMPTS = 5
 Read = TypeVar("Read")
 
 
-def write(path: Path, output: Path, *, days: int, queues: Sequence[str] = ()) -> str:
-    """Write the report of the newest ``days`` days to ``output``. Returns the line that says so.
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """The subject of a report. ``until``: its last day; ``against``: that of the days to compare with."""
 
-    Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue, or ``output`` cannot
-    be written.
+    days: int = 7
+    choice: Choice = EVERYTHING
+    until: date | None = None
+    against: date | None = None
+
+
+def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = None) -> str:
+    """Write the report to ``output``, and its metrics by day to ``csv``. Returns the line that says so.
+
+    Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue or a channel, or a
+    file cannot be written.
     """
     lake = ParquetLake.open(path)
-
-    def everything() -> tuple[Data, pa.Table, Holdings]:
-        period = _period(lake, days)
-        data = read_report_data(lambda grain, within: _metrics(lake, grain, within), period, queues)
-        return data, read_forecast(_newest_forecast(lake)), holdings(lake)
-
-    data, expected, held = steady(lake, everything)
-    if unknown := sorted(set(queues) - set(data.queues)):
-        raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
-    page = compose(data, expected, held, datetime.now(UTC))
+    data, compared, expected, held = steady(lake, lambda: _read(lake, asked))
+    _check_known(data, asked.choice)
+    composed = compose if asked.choice.channel is None or not data.queues else compose_channel
+    page = composed(data, compared, expected, held, datetime.now(UTC))
     _replace(output, page)
+    if csv is not None:
+        _replace(csv, metrics_csv(data))
     counts = [
         f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
         f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",
     ]
     return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
+
+
+def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
+    def files(grain: str, within: Sequence[date]) -> list[Path]:
+        return [file for file in lake.files("metrics", within) if f"grain={grain}" in file.parts]
+
+    there = {day_of(part) for part in lake.partitions("metrics") if part.startswith("grain=day/")}
+    period = _period(there, asked)
+    last = min([*period[-1:], *_last_whole_day(lake)], default=date.min)
+    now, before = compared_days(there, last, asked.days, asked.against)
+    return (
+        read_report_data(files, period, asked.choice, [day for day in there if period and day > period[-1]]),
+        read_comparison(files, now, before, asked.choice),
+        read_forecast(_newest_forecast(lake), asked.choice),
+        holdings(lake),
+    )
+
+
+def _last_whole_day(lake: ParquetLake) -> list[date]:
+    """Return the last day that was over when the last export was made; none if there was none."""
+    exported_at = lake.state.get("exported_at")
+    return [datetime.fromisoformat(exported_at).astimezone(UTC).date() - ONE_DAY] if exported_at else []
+
+
+def _check_known(data: Data, choice: Choice) -> None:
+    """Raise PipelineError if the data have nothing of a queue or a channel that was asked for."""
+    if choice.channel is not None:
+        if not data.queues:
+            raise PipelineError(
+                f"The lake has no metrics of the channel {choice.channel!r} of the queue {choice.queues[0]!r} in this "
+                "period."
+            )
+    elif unknown := sorted(set(choice.queues) - set(data.queues)):
+        raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
 
 
 def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
@@ -69,22 +113,17 @@ def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
     raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
 
-def _period(lake: ParquetLake, days: int) -> list[date]:
-    """Return the newest day with metrics, and the days before it.
+def _period(there: Collection[date], asked: ReportRequest) -> list[date]:
+    """Return the days of the report: ``asked.until``, or else the newest day with metrics, and the days before it.
 
     Days after tomorrow are left out if there are others: a message may claim the year 9999.
     """
-    there = [day_of(partition) for partition in lake.partitions("metrics") if partition.startswith("grain=day/")]
-    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    tomorrow = datetime.now(UTC).date() + ONE_DAY
     if not there:
         return []
-    newest = max((day for day in there if day <= tomorrow), default=max(there))
-    first = max(newest.toordinal() - days + 1, min(there).toordinal())
+    newest = asked.until or max((day for day in there if day <= tomorrow), default=max(there))
+    first = max(newest.toordinal() - asked.days + 1, min(there).toordinal())
     return [date.fromordinal(number) for number in range(first, newest.toordinal() + 1)]
-
-
-def _metrics(lake: ParquetLake, grain: str, days: Sequence[date]) -> list[Path]:
-    return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
 
 
 def _newest_forecast(lake: ParquetLake) -> list[Path]:

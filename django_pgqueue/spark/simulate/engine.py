@@ -28,7 +28,7 @@ AT_ONCE = 16
 LOOKS_AGAIN = 1_000_000
 
 
-# A function that is called when the last attempt of a message begins: with the message, and its wait.
+# A function that is called when the wait of a message for its last attempt ends: with the message, and that wait.
 Record = Callable[[SimulatedMessage, int], None]
 
 
@@ -68,7 +68,7 @@ class Simulation:
         self._limits = limits
         self._idle = slots
         self._pace = SimulatedPace(slots, ahead)
-        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int]] = deque()
+        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int, int]] = deque()
         self._record = record
         self._lanes: dict[str, SimulatedLane] = {}
         self._line: deque[SimulatedLane] = deque()
@@ -282,13 +282,15 @@ class Simulation:
         lane.next_at = max(lane.next_at, now) + message.cost * (lane.limits.release_interval or 0)
         self._gate.lease(message.cost, now)
         self._shared.take(message, now)
-        self._waiting.append((lane, message, attempt))
-        if attempt == len(message.pauses):
+        self._waiting.append((lane, message, attempt, due_at))
+        if attempt == len(message.pauses) and not message.started:
             self._record(message, now - due_at)
 
     def _start(self, now: int) -> None:
         while self._idle and self._waiting:
-            lane, message, attempt = self._waiting.popleft()
+            lane, message, attempt, due_at = self._waiting.popleft()
+            if attempt == len(message.pauses) and message.started:
+                self._record(message, now - due_at)
             self._idle -= 1
             self._busy += message.runs[attempt]
             self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)

@@ -14,7 +14,8 @@ class SimulatedMessage:
     ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
     how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
     the wait that it had in the archive; ``cost``: the tokens of rates that it takes; ``shared``: the names of its
-    shared limits; ``dies``: its last attempt makes it a dead letter.
+    shared limits; ``dies``: its last attempt makes it a dead letter. ``started``: its wait ends when its handler
+    starts; otherwise at its lease, because the archive knows no more.
     """
 
     id: int
@@ -28,6 +29,7 @@ class SimulatedMessage:
     cost: int = 1
     shared: tuple[str, ...] = ()
     dies: bool = False
+    started: bool = True
 
 
 # The order of service within a channel, then the message and the number of attempts before.

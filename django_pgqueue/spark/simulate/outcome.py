@@ -19,8 +19,8 @@ SECOND_MICROSECONDS = 1_000_000
 class Waits:
     """The waits of a channel.
 
-    ``actual``, ``simulated``: seconds from being due to the lease of the last attempt, at PERCENTILES
-    (percentile_disc).
+    ``actual``, ``simulated``: seconds from being due to the start of the last handler, at PERCENTILES
+    (percentile_disc); where the archive does not have that, to the last lease.
     """
 
     messages: int

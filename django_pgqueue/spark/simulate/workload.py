@@ -104,6 +104,7 @@ class Workload:
             runs=taken,
             pauses=tuple(max(begin - attempt.end, 0) for attempt, begin in zip(failed, begins, strict=True)),
             waited=max(row["began_at"] - row["dequeue_at"], 0),
+            started=row["started"],
             cost=row["cost"] or 1,
             shared=tuple(each.name for each in shared if each.has(row["handler"], json.loads(row["limits"] or "[]"))),
             dies=row["died"],

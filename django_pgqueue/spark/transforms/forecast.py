@@ -102,10 +102,10 @@ def history(lake: ParquetLake, now: datetime) -> pa.Table:
     paths = [path for path in lake.files("metrics", days) if "grain=hour" in path.parts]
 
     def whole_channels(rows: pa.Table) -> pa.Table:
-        is_channel = pc.and_(pc.is_valid(rows["channel"]), pc.is_null(rows["handler"]))
+        is_channel = pc.equal(rows["level"], "channel")
         return rows.filter(pc.and_(is_channel, pc.greater_equal(rows["bucket_at"], pa.scalar(since, schema.TIME))))
 
-    return read_table("metrics", paths, ["queue", "channel", "handler", "bucket_at", *COUNTS], whole_channels)
+    return read_table("metrics", paths, ["level", "queue", "channel", "bucket_at", *COUNTS], whole_channels)
 
 
 def forecast(past: pa.Table, live: pa.Table, now: datetime, until: datetime) -> Iterator[dict[str, Any]]:

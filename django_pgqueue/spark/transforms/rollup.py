@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
+from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.queries import query
 from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
@@ -43,28 +44,32 @@ def rollup(
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
+    keep_minutes: int | None = None,
     most: int = BATCH_MESSAGES,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
     """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.
 
-    ``sla``: how long messages may take, by "queue" or "queue/channel". Days with about ``most`` messages are computed
-    at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of computed
-    days and that of all days. Raises PipelineError when another run writes the lake, or a file cannot be read.
+    ``sla``: how long messages may take, by "queue" or "queue/channel". ``keep_minutes``: only the newest days, so many,
+    have metrics by minute; those of older days are removed (default: all have them). Days with about ``most`` messages
+    are computed at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of
+    computed days and that of all days. Raises PipelineError when another run writes the lake, or a file cannot be read.
     """
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
+        minutes_from = first_day_of_minutes(lake, keep_minutes)
         for batch in batches(days, _messages(lake), most):
             with (
                 unreadable_as_pipeline_errors(),
                 one_by_one(spark),
-                metric_rows(spark, lake, batch, touched, sla or {}) as frame,
+                metric_rows(spark, lake, batch, touched, sla or {}, minutes_from) as frame,
             ):
                 files = _write(frame, writing)
             touched.days -= {*batch}
-            replaced = [("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch]
-            writing.commit("rollup", files, replace=replaced, state=touched.state())
+            replaced = {("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch}
+            replaced |= old_minutes(lake, minutes_from)
+            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state())
             rows += sum(file.rows for file in files)
             done(len(days) - len(touched.days), len(days))
     return Rolled(tuple(days), rows)
@@ -84,11 +89,31 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
         yield batch
 
 
+def first_day_of_minutes(lake: ParquetLake, keep: int | None) -> date:
+    """Return the first of the newest ``keep`` days of the lake's messages; None: the first day of all."""
+    newest = max(_messages(lake), default=date.min)
+    return date.min if keep is None else date.fromordinal(max(1, newest.toordinal() - keep + 1))
+
+
+def old_minutes(lake: ParquetLake, first: date) -> set[tuple[str, str]]:
+    """Return the partitions with metrics by minute of days before ``first``: table and partition."""
+    days = {file.parent.name for file in lake.files("metrics") if file.parent.parent.name == "grain=minute"}
+    return {("metrics", f"grain=minute/{day}") for day in days if day_of(day) < first}
+
+
 @contextmanager
 def metric_rows(
-    spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched, sla: Mapping[str, timedelta]
+    spark: SparkSession,
+    lake: ParquetLake,
+    days: Collection[date],
+    touched: Touched,
+    sla: Mapping[str, timedelta],
+    minutes_from: date,
 ) -> Iterator[DataFrame]:
-    """Yield the rows of these days, with `day`: all grains, and all levels from the queue to the handler."""
+    """Yield the rows of these days, with `day`: all grains, and all levels from the queue to the handler.
+
+    ``minutes_from``: the first day with rows by minute.
+    """
     from pyspark import StorageLevel
 
     limits = json.dumps({name: limit // MICROSECOND for name, limit in sla.items()})
@@ -103,7 +128,7 @@ def metric_rows(
     try:
         yield spark.sql(
             query("rollup"),
-            args={"sla": limits, "accuracy": ACCURACY},
+            args={"sla": limits, "accuracy": ACCURACY, "minutes_from": minutes_from.isoformat()},
             measured=measured,
             created=_created(spark, lake, days, touched),
         )

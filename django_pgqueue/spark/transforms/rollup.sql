@@ -1,47 +1,76 @@
--- Computes the metrics of some days, for each minute, hour and day; of each queue (channel and handler NULL), each
--- channel (handler NULL) and each handler: percentiles of parts do not add up to those of the whole.
+-- Computes the metrics of some days, for each minute, hour and day, in three levels: of each queue, each channel and each
+-- handler. Percentiles of parts do not add up to those of the whole.
 -- Tables: {measured}: messages settled on these days; {created}: messages created on them, settled at any time.
 -- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is
---   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most.
--- Joins the settled messages with the created ones.
+--   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most; :minutes_from, the first day
+--   that has rows by minute.
+-- Adds up the times of each settled message.
 WITH events AS (
-    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, 0 AS enqueued, m.outcome, m.attempts, m.wait, m.run,
-        m.total, size(filter(m.failed, f -> f.put_back)) AS retries,
+    SELECT m.queue, m.channel, m.handler, m.settled_at AS at, m.outcome, m.attempts, m.wait, m.run, m.total,
+        size(filter(m.failed, f -> f.put_back)) AS retries,
         coalesce(m.run, 0) + aggregate(filter(m.failed, f -> f.put_back), 0L, (sum, f) -> sum + f.micros) AS busy,
         aggregate(m.failed, 0L, (sum, f) -> sum + f.micros) AS wasted,
         m.sla IS NOT NULL AND m.outcome = 'dead' OR m.total > m.sla AS breach
     FROM {measured} AS m
-    UNION ALL
-    SELECT c.queue, c.channel, c.handler, c.created_at, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+),
+-- Counts the created messages of each minute, hour and day. They are as many as the settled ones, and have no times:
+-- among the events they would double the work of the percentiles.
+arrived AS (
+    SELECT b.grain, b.bucket_at, c.queue, c.channel, c.handler, count(*) AS enqueued
     FROM {created} AS c
+    LATERAL VIEW inline(array(
+        struct('minute', date_trunc('minute', c.created_at)),
+        struct('hour', date_trunc('hour', c.created_at)),
+        struct('day', date_trunc('day', c.created_at)))) b AS grain, bucket_at
+    WHERE b.grain <> 'minute' OR b.bucket_at >= CAST(:minutes_from AS TIMESTAMP)
+    GROUP BY GROUPING SETS (
+        (b.grain, b.bucket_at, c.queue),
+        (b.grain, b.bucket_at, c.queue, c.channel),
+        (b.grain, b.bucket_at, c.queue, c.channel, c.handler))
 ),
 -- Aggregates the events of each minute, hour and day.
-counted AS (
+settled AS (
     SELECT b.grain, b.bucket_at, e.queue, e.channel, e.handler,
-        sum(e.enqueued) AS enqueued,
         count_if(e.outcome = 'completed') AS completed,
         count_if(e.outcome = 'popped') AS popped,
         count_if(e.outcome = 'purged') AS purged,
         count_if(e.outcome = 'dropped') AS dropped,
         count_if(e.outcome = 'cancelled') AS cancelled,
         count_if(e.outcome = 'dead') AS dead,
-        coalesce(sum(e.attempts), 0) AS attempts,
-        coalesce(sum(e.retries), 0) AS retries,
+        sum(e.attempts) AS attempts,
+        sum(e.retries) AS retries,
         percentile_approx(e.wait, array(0.5D, 0.95D, 0.99D), :accuracy) AS wait,
         percentile_approx(e.run, array(0.5D, 0.95D, 0.99D), :accuracy) AS run,
         percentile_approx(e.total, array(0.5D, 0.95D, 0.99D), :accuracy) AS total,
-        coalesce(sum(e.busy), 0) AS busy,
-        coalesce(sum(e.wasted), 0) AS wasted,
+        max(e.total) AS total_max,
+        sum(e.busy) AS busy,
+        sum(e.wasted) AS wasted,
         count_if(e.breach) AS breaches
     FROM events AS e
     LATERAL VIEW inline(array(
         struct('minute', date_trunc('minute', e.at)),
         struct('hour', date_trunc('hour', e.at)),
         struct('day', date_trunc('day', e.at)))) b AS grain, bucket_at
+    WHERE b.grain <> 'minute' OR b.bucket_at >= CAST(:minutes_from AS TIMESTAMP)
     GROUP BY GROUPING SETS (
         (b.grain, b.bucket_at, e.queue),
         (b.grain, b.bucket_at, e.queue, e.channel),
         (b.grain, b.bucket_at, e.queue, e.channel, e.handler))
+),
+-- Joins both: in a bucket messages may only have been created, or only settled.
+counted AS (
+    SELECT coalesce(s.grain, a.grain) AS grain, coalesce(s.bucket_at, a.bucket_at) AS bucket_at,
+        coalesce(s.queue, a.queue) AS queue, coalesce(s.channel, a.channel) AS channel,
+        coalesce(s.handler, a.handler) AS handler,
+        coalesce(a.enqueued, 0) AS enqueued, coalesce(s.completed, 0) AS completed, coalesce(s.popped, 0) AS popped,
+        coalesce(s.purged, 0) AS purged, coalesce(s.dropped, 0) AS dropped, coalesce(s.cancelled, 0) AS cancelled,
+        coalesce(s.dead, 0) AS dead, coalesce(s.attempts, 0) AS attempts, coalesce(s.retries, 0) AS retries,
+        s.wait, s.run, s.total, s.total_max, coalesce(s.busy, 0) AS busy, coalesce(s.wasted, 0) AS wasted,
+        coalesce(s.breaches, 0) AS breaches
+    FROM settled AS s
+    FULL JOIN arrived AS a
+        ON a.grain = s.grain AND a.bucket_at = s.bucket_at AND a.queue = s.queue AND a.channel <=> s.channel
+            AND a.handler <=> s.handler
 ),
 -- Lists the reasons of retries and of dead letters.
 reasons AS (
@@ -87,6 +116,8 @@ SELECT c.grain, c.bucket_at, c.queue, c.channel, c.handler, c.enqueued, c.comple
     c.breaches AS sla_breaches,
     coalesce(g.retries_by_reason, map()) AS retries_by_reason,
     coalesce(g.dead_by_reason, map()) AS dead_by_reason,
+    CASE WHEN c.channel IS NULL THEN 'queue' WHEN c.handler IS NULL THEN 'channel' ELSE 'handler' END AS level,
+    c.total_max / 1e6D AS total_max_seconds,
     to_date(c.bucket_at) AS day
 FROM counted AS c
 CROSS JOIN (SELECT from_json(:sla, 'MAP<STRING, BIGINT>') AS sla) AS s

@@ -1,27 +1,10 @@
 -- Reports the use of each limit that several channels share, and the messages that it holds up: shared limits, and the
 -- limits of whole queues. It is for monitors: p_most bounds the messages that are counted for each limit.
--- Caller: lifecycle.limit_health.
--- kind, name: shared and the name of the limit, or queue and the name of the queue. places: leased messages that count;
--- cost: what they cost. tokens: in the bucket of the rate, negative while it has debts. waiting: messages that wait for
--- a shared limit, or that are ready in a queue at its limit; oldest: how long one of them has waited at most, since it
--- became due. why: paused, full or rate, if there is no room for the message that has waited longest. complete: these
--- were all; else waiting and oldest mean "at least". Breakers are left out (pgqueue_breakers), and a limit that the
--- caller may not see in full: see pgqueue_limit_room.
+-- Caller: admin.limit_usage, lifecycle.limit_health.
+-- Breakers are left out (pgqueue_breakers), and a limit that the caller may not see in full: see pgqueue_limit_room.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_health(p_most integer DEFAULT 10000)
-RETURNS TABLE (
-    kind text,
-    name text,
-    places bigint,
-    max_concurrency bigint,
-    cost bigint,
-    max_cost bigint,
-    tokens double precision,
-    waiting integer,
-    oldest interval,
-    why text,
-    complete boolean
-)
+RETURNS SETOF pgqueue_limit_use
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
@@ -76,6 +59,6 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL pgqueue_limit_room(l, clock_timestamp()) AS r
 WHERE l.breaker_failures IS NULL
 UNION ALL
-SELECT 'queue', q.* FROM pgqueue_queue_limits(p_most) AS q
+SELECT q.* FROM pgqueue_queue_limits(p_most) AS q
 ORDER BY 1 DESC, 2;
 $$;

@@ -1,21 +1,9 @@
 -- Reports the use of the limits of whole queues, and the ready messages that they hold up.
 -- Caller: pgqueue_limit_health.
--- The columns are those of pgqueue_limit_health. Leases are counted as pgqueue_queue_allowance counts them, and at no
--- higher cost.
+-- Leases are counted as pgqueue_queue_allowance counts them, and at no higher cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_limits(p_most integer)
-RETURNS TABLE (
-    name text,
-    places bigint,
-    max_concurrency bigint,
-    cost bigint,
-    max_cost bigint,
-    tokens double precision,
-    waiting integer,
-    oldest interval,
-    why text,
-    complete boolean
-)
+RETURNS SETOF pgqueue_limit_use
 LANGUAGE sql
 STABLE
 AS $$
@@ -52,7 +40,7 @@ held AS MATERIALIZED (
     WHERE EXISTS (SELECT FROM used AS u WHERE u.name = w.queue AND u.why IS NOT NULL)
     GROUP BY w.queue
 )
-SELECT u.name::text, u.places, u.max_concurrency::bigint, NULL::bigint, NULL::bigint, u.tokens,
+SELECT 'queue', u.name::text, u.places, u.max_concurrency::bigint, NULL::bigint, NULL::bigint, u.tokens,
     least(c.messages, p_most),
     CASE WHEN h.oldest_at IS NOT NULL THEN greatest('0', clock_timestamp() - pgqueue_clamp_time(h.oldest_at)) END,
     u.why, c.messages <= p_most AND coalesce(h.complete, true)

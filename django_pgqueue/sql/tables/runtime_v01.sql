@@ -283,6 +283,29 @@ CREATE TYPE pgqueue_room AS (
     tries boolean
 );
 
+-- A use is what a limit has given out, and what waits for it.
+-- kind, name   shared and the name of the limit, or queue and the name of the queue
+-- places       leased messages that count
+-- cost         what they cost; NULL for a queue
+-- tokens       in the bucket of the rate, negative while it has debts; NULL without a rate
+-- waiting      messages that wait for a shared limit, or that are ready in a queue at its limit
+-- oldest       how long one of them has waited at most, since it became due
+-- why          paused, full or rate, if there is no room for the message that has waited longest
+-- complete     these were all; else waiting and oldest mean "at least"
+CREATE TYPE pgqueue_limit_use AS (
+    kind text,
+    name text,
+    places bigint,
+    max_concurrency bigint,
+    cost bigint,
+    max_cost bigint,
+    tokens double precision,
+    waiting integer,
+    oldest interval,
+    why text,
+    complete boolean
+);
+
 -- The table is append-only: order keys whose next message may not have been made ready, because another transaction
 -- held it, or the key. The next dequeue that finds too few messages, or a tick, looks at them again.
 CREATE TABLE pgqueue_order_note (

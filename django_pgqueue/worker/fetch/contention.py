@@ -14,11 +14,13 @@ LONGEST_PAUSE_SECONDS = 0.1
 class Contention:
     """Compute the producer's pause while other consumers hold locks, whose release sends no notification.
 
-    ``using``: database alias. ``tries``: looks in a row that found only messages locked by others.
+    ``using``: database alias. ``shortest``: the seconds of the first pause. ``tries``: looks in a row that found only
+    messages locked by others.
     """
 
-    def __init__(self, using: str | None) -> None:
+    def __init__(self, using: str | None, shortest: float = SHORTEST_PAUSE_SECONDS) -> None:
         self._using = using
+        self._shortest = shortest
         self.tries = 0
 
     def looked(self, found: int) -> None:
@@ -35,5 +37,5 @@ class Contention:
             self.tries = 0
             return 0.0
         self.tries += 1
-        longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(self.tries, 10))
+        longest = min(LONGEST_PAUSE_SECONDS, self._shortest * 2.0 ** min(self.tries, 10))
         return longest * random.uniform(0.5, 1.0)

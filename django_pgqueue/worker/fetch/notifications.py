@@ -12,9 +12,11 @@ from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
 # After VAIN_NOTIFICATIONS in a row that another worker answered first, this worker withdraws its announcement for
-# WITHDRAWN_SECONDS. Transactions that notify commit one after the other, so needless notifications slow down enqueuers.
+# WITHDRAWN_SECONDS. Until it finds a message, the next vain notification is enough, and the time doubles each time.
+# Transactions that notify commit one after the other, so needless notifications slow down enqueuers.
 VAIN_NOTIFICATIONS = 3
 WITHDRAWN_SECONDS = 0.1
+LONGEST_WITHDRAWN_SECONDS = 0.4
 
 
 class Notifications:
@@ -31,6 +33,7 @@ class Notifications:
         self._heard = False
         self._answered = False
         self._vain = 0
+        self._withdrawals = 0
         self._withdrawn = False
 
     def hear(self) -> bool:
@@ -48,11 +51,12 @@ class Notifications:
     def looked(self, found: int) -> None:
         """Record that the look has found ``found`` messages; none after a notification makes that one vain."""
         self._vain = 0 if found else self._vain + self._answered
+        self._withdrawals = 0 if found else self._withdrawals
 
     @property
     def are_vain(self) -> bool:
         """Return whether other workers have answered the last notifications first. Never with notify "always"."""
-        return self._vain >= VAIN_NOTIFICATIONS and self._options.notify != "always"
+        return self._vain >= (1 if self._withdrawals else VAIN_NOTIFICATIONS) and self._options.notify != "always"
 
     @property
     def are_announced(self) -> bool:
@@ -76,11 +80,13 @@ class Notifications:
             self._announced_until = 0.0
 
     def leave_to_others(self, sleep: Callable[[float], object]) -> None:
-        """Withdraw the announcement and call ``sleep`` with about WITHDRAWN_SECONDS, so that others are notified."""
+        """Withdraw the announcement and call ``sleep`` with a number of seconds, so that others are notified."""
+        seconds = min(LONGEST_WITHDRAWN_SECONDS, WITHDRAWN_SECONDS * 2.0 ** min(self._withdrawals, 10))
         self._vain = 0
+        self._withdrawals += 1
         self.renounce()
         self._withdrawn = True
-        sleep(WITHDRAWN_SECONDS * random.uniform(0.8, 1.2))
+        sleep(seconds * random.uniform(0.8, 1.2))
         self._withdrawn = False
 
     def _write(self, period: timedelta) -> None:

@@ -66,9 +66,9 @@ class Producer:
         self._notifications = Notifications(options, served)
         self._flood = Flood()
         self._upcoming = Upcoming(options, served)
-        self._contention = Contention(options.using)
-        self._turn = 0
         self._rest_seconds = REST_SECONDS * options.processes
+        self._contention = Contention(options.using, self._rest_seconds)
+        self._turn = 0
         self._rest_until = 0.0
         self._stopped = False
         self._paused = self._pause_wanted = False

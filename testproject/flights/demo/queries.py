@@ -129,7 +129,7 @@ SELECT queue || '/' || channel || ' on ' || (bucket_at AT TIME ZONE 'UTC')::date
     round(total_p95_seconds * 1000000)::bigint,
     round(total_p99_seconds * 1000000)::bigint
 FROM pgqueue_queue_metric
-WHERE grain = 'day' AND channel IS NOT NULL AND handler IS NULL AND queue = ANY (%(queues)s)
+WHERE grain = 'day' AND level = 'channel' AND queue = ANY (%(queues)s)
 """
 
 QUEUES = """
@@ -141,6 +141,6 @@ SELECT queue, completed, dead, retries,
     make_interval(secs => total_p95_seconds),
     make_interval(secs => total_p99_seconds)
 FROM pgqueue_queue_metric
-WHERE grain = 'day' AND channel IS NULL AND completed + dead > 0 AND queue = ANY (%(queues)s)
+WHERE grain = 'day' AND level = 'queue' AND completed + dead > 0 AND queue = ANY (%(queues)s)
 ORDER BY queue, bucket_at
 """

@@ -22,6 +22,7 @@ def metric(bucket_at: datetime, queue: str = "mail", channel: str | None = None,
     """A row with nothing in it but what is given. Channel and handler None: the whole queue."""
     row: dict[str, Any] = dict.fromkeys(column.name for column in TABLES["metrics"])
     row |= dict.fromkeys(COUNTED, 0) | {"retries_by_reason": {}, "dead_by_reason": {}}
+    row["level"] = "queue" if channel is None else "channel" if handler is None else "handler"
     return row | {"bucket_at": bucket_at, "queue": queue, "channel": channel, "handler": handler} | columns
 
 

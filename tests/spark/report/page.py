@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
-from django_pgqueue.spark.report.write import write
+from django_pgqueue.spark.report.choice import Choice
+from django_pgqueue.spark.report.write import ReportRequest, write
 
 
 class Page(HTMLParser):
@@ -50,7 +53,8 @@ class Page(HTMLParser):
             self._rows[-1][-1] += data
 
 
-def reported(path: Path, **options: object) -> Page:
+def reported(path: Path, *, queues: Sequence[str] = (), channel: str | None = None, **asked: Any) -> Page:
+    """Write a report with the options of `ReportRequest`, and read it."""
     output = path.parent / "report.html"
-    write(path, output, **({"days": 7} | options))
+    write(path, output, ReportRequest(choice=Choice(queues, channel), **asked))
     return Page(output.read_text(encoding="utf-8"))

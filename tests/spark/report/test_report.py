@@ -70,7 +70,7 @@ def test_each_message_is_counted_once_although_it_is_in_rows_of_three_levels(sma
         "mail", "acme", "100 %", "100", "10", "20", "10 s (25 %)", "2 s",
     ]  # fmt: skip
     assert page.tables["Handlers"][1] == ["mail", "shop.confirm", "120", "20", "10", "40 s", "10 s", "25 %"]
-    assert page.tables["Channels with an SLA"][1:] == [["mail", "acme", "1 s", "100", "25", "75 %"]]
+    assert page.tables["Channels with an SLA"][1:] == [["mail", "acme", "1 s", "100", "25", "75 %", ""]]
     assert re.search(r"Enqueued\s*101", page.text)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.report.write import steady, write
+from django_pgqueue.spark.report.write import ReportRequest, steady, write
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
 from tests.spark.report.test_report import NOON, small  # noqa: F401  (a fixture)
@@ -50,11 +50,11 @@ def test_an_unknown_queue_is_refused(small: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: Path, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"missing/report\.html cannot be written: No such file or directory\."):
-        write(small, tmp_path / "missing" / "report.html", days=7)
+        write(small, tmp_path / "missing" / "report.html", ReportRequest())
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(PipelineError, match="cannot be written"):
-        write(small, folder, days=7)
+        write(small, folder, ReportRequest())
 
     assert not list(tmp_path.glob("*.tmp"))
 

@@ -137,10 +137,15 @@ def test_no_time_passes_in_a_run_of_no_length():
 
 def test_messages_are_leased_ahead_of_their_handlers():
     # A handler of 50 ms: four of them keep a slot busy for the 0.2 seconds that a worker leases ahead.
-    messages = [message(n, run=50_000) for n in range(20)]
-    began, result = serve(messages, ahead=100)
-    assert [n for n, at in began.items() if at == 50_000] == [1, 2, 3, 4, 5]
-    assert (began[19] < 19 * 50_000, result.ended_at) == (True, 20 * 50_000)
+    messages = [message(n, run=50_000, started=False) for n in range(20)]
+    leased, result = serve(messages, ahead=100)
+    assert [n for n, at in leased.items() if at == 50_000] == [1, 2, 3, 4, 5]
+    assert (leased[19] < 19 * 50_000, result.ended_at) == (True, 20 * 50_000)
+
+
+def test_a_wait_ends_when_the_handler_starts_and_not_at_the_lease():
+    began, _ = serve([message(n, run=50_000) for n in range(20)], ahead=100)
+    assert began == {n: n * 50_000 for n in range(20)}
 
 
 def test_messages_that_wait_in_memory_take_a_place_of_their_channel():

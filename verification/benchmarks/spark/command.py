@@ -9,10 +9,13 @@ import sys
 from verification.benchmarks import machine
 from verification.benchmarks.cluster import SETTINGS
 
-from . import enqueue, export, redrive
+from . import enqueue, export, redrive, rollup, simulator
 
 # Each takes rows and rounds, and returns the lines of its report.
-MEASURES = {"export": export.measure, "enqueue": enqueue.measure, "redrive": redrive.measure}
+MEASURES = {
+    "export": export.measure, "enqueue": enqueue.measure, "redrive": redrive.measure,
+    "rollup": rollup.measure, "simulator": simulator.measure,
+}  # fmt: skip
 
 NOTES = """\
 Export: each contestant is a process that is up and warm, its connection made anew; it reads the same columns and

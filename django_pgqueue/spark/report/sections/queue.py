@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from django_pgqueue.charts import Series, line_plot, stack, value_text
 from django_pgqueue.charts.times import bucket_label
 from django_pgqueue.spark.report.html import Section, folded, html_table
-from django_pgqueue.spark.report.read import Data, QueueHistory, sums
+from django_pgqueue.spark.report.read import TIMES, Data, QueueHistory, sums
 
 OUTCOMES = {
     "completed": "pgq-1",
@@ -29,18 +29,23 @@ WAITS = [
 MOST_PARTS = 7
 
 
-def queue(data: Data, name: str, number: int) -> Section:
-    """Return the section of one queue: charts, and their numbers as a table. ``number`` makes its anchor."""
+def queue(data: Data, name: str, number: int, *, of_channel: bool = False) -> Section:
+    """Return the section of one queue: charts, and their numbers as a table. ``number`` makes its anchor.
+
+    ``of_channel``: it is that of a channel instead.
+    """
     history = data.history[name]
     drawn = [
         _throughput(data, history),
+        _depth(data, history),
+        _oldest(data, history),
         *(_times(data, history, *which) for which in WAITS),
         _reasons(data, history, "dead_by_reason", "Dead letters by reason"),
         _reasons(data, history, "retries_by_reason", "Retries by error"),
-        _capacity(data, name),
+        "" if of_channel else _capacity(data, name),
     ]
     body = f'<div class="plots">{"".join(drawn)}</div>' + folded("Numbers", _numbers(data, history))
-    return Section(f"queue-{number}", f"Queue {name}", body)
+    return Section(f"queue-{number}", f"{'Channel' if of_channel else 'Queue'} {name}", body)
 
 
 def _throughput(data: Data, history: QueueHistory) -> str:
@@ -49,6 +54,17 @@ def _throughput(data: Data, history: QueueHistory) -> str:
     outcomes = [Series("dead letters" if name == "dead" else name, history[name], style) for name, style in happened]
     line = Series("enqueued", history["enqueued"], "pgq-over")
     return stack("Throughput", data.times, outcomes, line=line, note=f"messages settled, by {data.grain}")
+
+
+def _depth(data: Data, history: QueueHistory) -> str:
+    note = f"messages that wait or run at the end of the {data.grain}, of those that are settled by now"
+    return line_plot("Queue depth", data.times, [Series("messages", history["depth"], "pgq-1")], note=note)
+
+
+def _oldest(data: Data, history: QueueHistory) -> str:
+    series = [Series("age at its end", history["total_max_seconds"], "pgq-bad")]
+    note = f"the oldest that was settled, by {data.grain}"
+    return line_plot("Oldest message", data.times, series, kind="seconds", note=note)
 
 
 def _times(data: Data, history: QueueHistory, what: str, title: str, note: str) -> str:
@@ -89,16 +105,13 @@ def _capacity(data: Data, name: str) -> str:
 
 
 def _numbers(data: Data, history: QueueHistory) -> str:
-    headings = [data.grain.capitalize(), "Enqueued", *(name.capitalize() for name in OUTCOMES), "Retries"]
+    headings = [data.grain.capitalize(), "Enqueued", *(name.capitalize() for name in OUTCOMES), "Retries", "Depth"]
     headings += [f"{what} {which}" for what in ("Wait", "Run", "Total") for which in ("p50", "p95", "p99")]
-    counts = ["enqueued", *OUTCOMES, "retries"]
+    headings.append("Oldest")
+    counts = ["enqueued", *OUTCOMES, "retries", "depth"]
     rows = []
     for place, time in enumerate(data.times):
         row: list[Any] = [value_text(history[name][place]) for name in counts]
-        row += [
-            value_text(history[f"{what}_{which}_seconds"][place], "seconds")
-            for what in ("wait", "run", "total")
-            for which in ("p50", "p95", "p99")
-        ]
+        row += [value_text(history[name][place], "seconds") for name in TIMES]
         rows.append([bucket_label(time, data.width), *row])
     return html_table(f"Figures by {data.grain}, UTC", headings, rows)

@@ -8,16 +8,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import sparkline, value_text
+from django_pgqueue.spark.report.choice import queue_rows
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, tiles
-from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, queue_rows, sums
+from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums
 
 SETTLED = ("completed", "popped", "dead")
 # The most queues that have a row of their own; one line counts the others.
 MOST_QUEUES = 50
 
 
-def summary(data: Data) -> Section:
-    """Return the section: the totals, and a table of the MOST_QUEUES busiest queues."""
+def summary(data: Data, *, of_channel: bool = False) -> Section:
+    """Return the section: the totals, and a table of the MOST_QUEUES busiest queues.
+
+    ``of_channel``: the report is about one channel, which the data have in place of a queue.
+    """
     if not data.queues:
         message = "The lake has no metrics of this period. Run export and rollup, or ask for more days."
         return Section("summary", "Summary", html_paragraph(message))
@@ -25,7 +29,8 @@ def summary(data: Data) -> Section:
     totals = {row["queue"]: row for row in sums(days, ["queue"], [*COUNTS, *SPENT])}
     shown_queues = data.queues[:MOST_QUEUES]
     rows = [_queue(days.filter(pc.equal(days["queue"], queue)), queue, totals[queue]) for queue in shown_queues]
-    body = tiles(_figures(list(totals.values()))) + html_table("Queues, busiest first", HEADINGS, rows)
+    body = tiles(_figures(list(totals.values())))
+    body += html_table("The channel" if of_channel else "Queues, busiest first", HEADINGS, rows)
     if len(data.queues) > MOST_QUEUES:
         body += html_paragraph(
             f"{len(data.queues) - MOST_QUEUES:,} more queues are not shown; choose some with --queue."

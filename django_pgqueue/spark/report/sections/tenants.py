@@ -9,11 +9,14 @@ import pyarrow.compute as pc
 
 from django_pgqueue.charts import bars, text, value_text
 from django_pgqueue.charts.times import bucket_label
+from django_pgqueue.spark.report.choice import channel_rows, queue_rows
 from django_pgqueue.spark.report.html import Safe, Section, folded, html_paragraph, html_table
-from django_pgqueue.spark.report.read import WIDTHS, Data, channel_rows, queue_rows, sums
+from django_pgqueue.spark.report.read import WIDTHS, Data, sums
 from django_pgqueue.spark.report.sections.summary import part
 
-MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 30, 20
+MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 10, 20
+# Channels are alike if the largest share is at most so many times the median of all.
+ALIKE, FEWEST_ALIKE = 1.5, 4
 # A channel is noisy in a bucket if it has at least this share of its queue's time in handlers,
 NOISY_SHARE = 0.5
 # and others wait at least this many times as long as usual, and at least this many seconds longer.
@@ -30,19 +33,55 @@ def tenants(data: Data) -> Section:
     rows = sorted(sums(days, ["queue", "channel"], COLUMNS), key=lambda row: -row["run_seconds"])
     largest = sorted(rows, key=lambda row: -_share(row, capacity))[:MOST_BARS]
     several = len(data.queues) > 1
-    chart = bars(
-        "Share of its queue's time in handlers",
-        [(_name(row, several), _share(row, capacity)) for row in largest],
-        kind="share",
-        note=f"{len(rows):,} channels" + (f", the {MOST_BARS} largest" if len(rows) > MOST_BARS else ""),
+    shares = sorted(_share(row, capacity) for row in rows)
+    chart = (
+        html_paragraph(_alike(shares))
+        if are_alike(shares)
+        else bars(
+            "Share of its queue's time in handlers",
+            [(_name(row, several), _share(row, capacity)) for row in largest],
+            kind="share",
+            note=f"{len(rows):,} channels" + (f", the {MOST_BARS} largest" if len(rows) > MOST_BARS else ""),
+        )
     )
+    shown = [_row(row, capacity, waits) for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        shown.append(_others(rows[MOST_ROWS:], waits))
     lines = html_table(
         f"Channels by time in handlers{', the first ' + str(MOST_ROWS) if len(rows) > MOST_ROWS else ''}",
         ["Queue", "Channel", "Share", "Settled", "Dead letters", "Retries", "Spent on failures", "Wait p95, worst day"],
-        [_row(row, capacity, waits) for row in rows[:MOST_ROWS]],
+        shown,
         names=2,
     )
     return Section("tenants", "Tenants", f'<div class="plots">{chart}<div>{_neighbours(data)}</div></div>{lines}')
+
+
+def are_alike(shares: list[float]) -> bool:
+    """Return whether channels with these shares, sorted, are so alike that a chart of them says nothing."""
+    return len(shares) >= FEWEST_ALIKE and shares[-1] <= ALIKE * shares[len(shares) // 2]
+
+
+def _alike(shares: list[float]) -> str:
+    return (
+        f"The {len(shares):,} channels are alike: each had between {value_text(shares[0], 'share')} and "
+        f"{value_text(shares[-1], 'share')} of its queue's time in handlers."
+    )
+
+
+def _others(rows: list[dict[str, Any]], waits: dict[tuple[str, str], float | None]) -> list[str]:
+    """Return one row for the channels that have none of their own: their sums, and the longest wait of any."""
+    total = {column: sum(row[column] for row in rows) for column in COLUMNS}
+    longest = [wait for row in rows if (wait := waits[row["queue"], row["channel"]]) is not None]
+    return [
+        "",
+        f"{len(rows):,} more",
+        "",
+        value_text(total["completed"] + total["popped"] + total["dead"]),
+        value_text(total["dead"]),
+        value_text(total["retries"]),
+        f"{value_text(total['retry_seconds'], 'seconds')} ({part(total['retry_seconds'], total['run_seconds'])})",
+        value_text(max(longest, default=None), "seconds"),
+    ]
 
 
 def _name(row: dict[str, Any], several: bool) -> str:
