@@ -1,5 +1,5 @@
--- Computes the metrics of some days, for each minute, hour and day, in three levels: of each queue, each channel and each
--- handler. Percentiles of parts do not add up to those of the whole.
+-- Computes the metrics of some days, for each minute, hour and day, in three levels: of each queue, each channel and
+-- each handler. Percentiles of parts do not add up to those of the whole.
 -- Tables: {measured}: messages settled on these days; {created}: messages created on them, settled at any time.
 -- Parameters: :sla as in measured.sql; :accuracy of percentile_approx: a percentile of up to accuracy / 2 values is
 --   exact (percentile_disc), of more it is off by one in accuracy of the ranks at most; :minutes_from, the first day
