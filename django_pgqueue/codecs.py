@@ -84,7 +84,7 @@ class FernetCodec:
 
 
 def keys_of(place: Place) -> tuple[str, ...]:
-    """Return the keys of a channel from the setting PAYLOAD_KEYS."""
+    """Return the keys of a channel from the setting PAYLOAD_KEYS. Raises CodecUnavailable if it has none."""
     given = settings.PAYLOAD_KEYS
     if isinstance(given, str) or callable(given):
         function = import_string(given) if isinstance(given, str) else given

@@ -238,7 +238,7 @@ def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -
     """Return copies of the deliveries with payloads of the handler's type.
 
     Logs, signals and other processes get the payload as it was enqueued. A copy shares its cancellation with the
-    worker's delivery.
+    worker's delivery. Raises Reject for a payload that does not fit.
     """
     try:
         if isinstance(argument, list):

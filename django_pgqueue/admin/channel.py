@@ -242,11 +242,9 @@ class ChannelAdmin(TenantAdmin):
 
         def act(channel: Channel) -> str:
             nonlocal more
-            count = 0
+            count, name, queue = 0, channel.name, channel.queue
             for _batch in range(MOST_PURGE_BATCHES):
-                batch = channel_purge(
-                    channel=channel.name, queue=channel.queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db
-                )
+                batch = channel_purge(channel=name, queue=queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
                 count += batch
                 if batch < PURGE_BATCH_MESSAGES:
                     break
@@ -298,4 +296,4 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.action(description=_("Erase the selected channel"), permissions=["erase"])
     def erase(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
-        return channel_erase.erase(self, request, queryset)
+        return channel_erase.erase_channels(self, request, queryset)

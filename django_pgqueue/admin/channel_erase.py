@@ -37,7 +37,7 @@ class EraseForm(forms.Form):
     )
 
 
-def erase(model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
+def erase_channels(model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
     """Show what an erase would remove, or do it. Returns None when it is done or impossible."""
     found = list(queryset[:2])
     if len(found) != 1:
@@ -62,22 +62,22 @@ def erase(model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Chann
                     "figures and the channel itself. Nothing brings them back. A lake is erased by queuelake erase."
                 ),
                 button=_("Erase"),
-                rows=[(str(channel), rows(channel_erase(**given, force=True, dry_run=True).erased))],
+                rows=[(str(channel), erased_rows_text(channel_erase(**given, force=True, dry_run=True).erased))],
                 form=EraseForm(),
             )
         report = channel_erase(**given, force=EraseForm(request.POST).data.get("force") == "on")
     except PgQueueError as error:
         model_admin.message_user(request, f"{channel}: {error}", messages.ERROR)
         return None
-    log(request, channel, rows(report.erased))
-    model_admin.message_user(request, _("Erased: %s.") % rows(report.erased), messages.SUCCESS)
+    log(request, channel, erased_rows_text(report.erased))
+    model_admin.message_user(request, _("Erased: %s.") % erased_rows_text(report.erased), messages.SUCCESS)
     if report.left:
         text = _("Not erased yet: %s. Workers hold leases, or other transactions hold rows: erase it again.")
-        model_admin.message_user(request, text % rows(report.left), messages.WARNING)
+        model_admin.message_user(request, text % erased_rows_text(report.left), messages.WARNING)
     return None
 
 
-def rows(counts: dict[str, int]) -> str:
+def erased_rows_text(counts: dict[str, int]) -> str:
     """Return the number of rows by table as text."""
     return ", ".join(f"{count:,} {table}" for table, count in counts.items()) or str(_("no rows"))
 

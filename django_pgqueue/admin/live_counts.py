@@ -66,9 +66,9 @@ def split(messages: int, limited: int, keyed: int) -> tuple[int, int, int]:
     timed = messages - limited - keyed
     if messages <= MOST_COUNTED:
         return timed, limited, keyed
-    return bounded(timed), bounded(limited), bounded(keyed)
+    return lower_bound(timed), lower_bound(limited), lower_bound(keyed)
 
 
-def bounded(count: int) -> int:
+def lower_bound(count: int) -> int:
     """Return a count that says of itself that it is a lower bound."""
     return CappedCount(min(count, MOST_COUNTED))

@@ -53,7 +53,7 @@ class ObjectActionsAdmin(BaseAdmin):
         return super().change_view(request, object_id, form_url, extra_context)
 
     def act_on(self, request: HttpRequest, object_id: str, name: str) -> HttpResponse:
-        """Do an action on one object, and return to its page, or to the list if it is gone."""
+        """Do an action on one object, and return to its page, or to the list if it is gone. Raises PermissionDenied."""
         if not self.has_view_or_change_permission(request) or name not in self.get_actions(request):
             raise PermissionDenied
         item = self.get_object(request, unquote(object_id))

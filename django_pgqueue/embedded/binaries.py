@@ -45,7 +45,7 @@ class Binaries:
         return self.folder / name
 
     def readable_by(self, account: Account, copies: Path) -> Binaries:
-        """Return these binaries, or a copy under `copies` if the account may not run them."""
+        """Return these binaries, or a copy under ``copies`` if the account may not run them. Raises EmbeddedError."""
         if account.can_execute(self.program("postgres")):
             return self
         prefix = self.folder.parent
@@ -73,7 +73,7 @@ def find_binaries(choice: str = "auto", *, major: int | None = None) -> Binaries
 
 
 def find_all(choice: str = "auto") -> list[Binaries]:
-    """Return all usable binaries for a choice, best first."""
+    """Return all usable binaries for a choice, best first. Raises EmbeddedError for a choice that does not exist."""
     match choice:
         case "system":
             return _usable(_system_folders(), "system")

@@ -160,7 +160,7 @@ class Cluster:
 
     @_in_one_line
     def ensure_database(self, name: str) -> None:
-        """Create a database on the running server if it is missing."""
+        """Create a database on the running server if it is missing. Raises EmbeddedError."""
         home = homes.find_home(self.folder)
         if home is None or name in home.load().databases:
             return

@@ -107,7 +107,10 @@ def find_home(asked: Path) -> Home | None:
 
 
 def create_home(asked: Path, account: Account) -> Home:
-    """Make a home that the account can enter, in another place if necessary: foreign folders are never opened to it."""
+    """Make a home that the account can enter, in another place if necessary: foreign folders are never opened to it.
+
+    Raises EmbeddedError if the account can enter no temporary folder.
+    """
     home = Home(asked)
     if not account.can_enter(asked):
         base = next(

@@ -82,7 +82,10 @@ def channel_erase(
 
 
 def walk(queue: str, channel: str, force: bool, dry_run: bool, *, using: str) -> tuple[Counter[str], int]:
-    """Go through all tables once. Returns the rows by table, and the messages that stay because of their lease."""
+    """Go through all tables once. Returns the rows by table, and the messages that stay because of their lease.
+
+    Raises ChannelBusy after BUSY_TRIES calls in a row that found locks.
+    """
     rows: Counter[str] = Counter()
     reached, leased, tries = "{}", 0, 0
     while True:

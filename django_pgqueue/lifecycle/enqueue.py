@@ -147,7 +147,7 @@ def enqueue_many(
     "return" enqueues those that are not refused, and returns the outcome and the reason of each of the others.
     ``using``: database alias; default: the queue's.
 
-    Raises what :func:`enqueue` raises.
+    Raises what :func:`enqueue` raises, and InvalidMessage for an item that is no NewMessage.
     """
     if isinstance(messages, NewMessage):
         raise InvalidMessage("messages is one NewMessage, not several", hint="Give a list of them, or use enqueue().")

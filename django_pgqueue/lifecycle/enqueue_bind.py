@@ -95,7 +95,7 @@ def retry_policy(
     handler: str, max_attempts: int | None = None, backoff: Policy | None = None
 ) -> tuple[int, timedelta | None, float | None, timedelta | None]:
     """Return max_attempts, backoff, backoff_factor and backoff_longest of a message: the given ones, or else its
-    handler's."""
+    handler's. Raises InvalidMessage."""
     if known := handlers.find(handler):
         max_attempts = known.max_attempts if max_attempts is None else max_attempts
         # A back-off function takes the exception, so the worker calls it after the failure.

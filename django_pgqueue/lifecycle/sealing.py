@@ -119,7 +119,8 @@ def open_error(error: Mapping[str, Any], at: Place) -> Mapping[str, Any]:
 
 def seal_letters(ids: list[int], channel: str | None, texts: list[str | None], using: str) -> list[str | None]:
     """Return the payloads of dead letters that are redriven: new ones encoded, and those that go to another channel
-    decoded and encoded for that channel. None: as it is stored."""
+    decoded and encoded for that channel. None: as it is stored. Raises InvalidMessage for a body or state that is
+    encoded and would go to another channel."""
     if len(texts) != len(ids):
         return texts  # the redrive refuses them
     letters = {row[0]: row[1:] for row in call(using, LETTERS, (ids,))}

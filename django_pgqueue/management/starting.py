@@ -28,7 +28,7 @@ def queue_name(text: str) -> str:
 
 def chosen_queues(queues: list[str] | None, excluded: list[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the queues to serve and those to leave out: without ``queues`` the default one, or all but the
-    ``excluded``."""
+    ``excluded``. Raises CommandError if no queue is left."""
     wanted = tuple(dict.fromkeys(queues or [ALL if excluded else DEFAULT]))
     if ALL in wanted:
         wanted = (ALL,)

@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
     word = "would be erased" if args.dry_run else "is erased"
     print(f"channel {args.channel} of queue {args.queue} {word} in the lake: {rows}")
     if source is not None and not args.dry_run and lake.state.get("exported_xid"):
-        warning = register.report(source, lake, new=False)
+        warning = register.report_export(source, lake, new=False)
         if warning:
             print(f"Warning: {warning}", file=sys.stderr)
     return 0
@@ -59,7 +59,9 @@ def count(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
     """Return the number of rows of the channel by table."""
     lake.settle()
     names = names_of_channel(lake, queue, channel)
-    return Counter({table: sum(matching(path, table, queue, names) for path in lake.files(table)) for table in NAMED})
+    return Counter(
+        {table: sum(count_matching(path, table, queue, names) for path in lake.files(table)) for table in NAMED}
+    )
 
 
 def erase(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
@@ -81,7 +83,7 @@ def erase_partition(
 ) -> int:
     """Replace the files of a partition that has rows of the channel. Returns the number of these rows."""
     paths = sorted((lake.path / table / partition).glob("*.parquet"))
-    found = sum(matching(path, table, queue, names) for path in paths)
+    found = sum(count_matching(path, table, queue, names) for path in paths)
     if found:
         kept = [file for path in paths if (file := without(writing, path, table, partition, queue, names))]
         writing.commit("erase", kept, replace=[(table, partition)])
@@ -100,7 +102,7 @@ def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
     return sorted(names)
 
 
-def matching(path: Path, table: str, queue: str, names: list[str]) -> int:
+def count_matching(path: Path, table: str, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
     import pyarrow.parquet as pq
 

@@ -41,7 +41,7 @@ def latest_functions(apps: Iterable[str] = tuple(FOLDERS)) -> dict[str, int]:
 
 
 def function_body(name: str, version: int) -> str:
-    """Return the text between the dollar quotes, as PostgreSQL keeps it in ``pg_proc.prosrc``."""
+    """Return the text between the dollar quotes, as PostgreSQL keeps it in ``pg_proc.prosrc``. Raises ValueError."""
     match = re.search(r"AS \$\$(.*)\$\$;", read_file("functions", name, version), re.DOTALL)
     if match is None:
         raise ValueError(f"{name}_v{version:02}.sql has no body between AS $$ and $$;")

@@ -184,7 +184,7 @@ def python_clock(now: datetime) -> Iterator[Any]:
 
 @contextmanager
 def frozen(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Make the queue read its time from the sequence of the schema pgqueue_clock."""
+    """Make the queue read its time from the sequence of the schema pgqueue_clock. Raises RuntimeError if it does."""
     using = connection.alias
     in_test = connection.in_atomic_block
     if using in _frozen:
@@ -210,7 +210,10 @@ def frozen(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 @contextmanager
 def lock_held(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Hold the lock of the frozen clock in another session, because the test's own session may be closed."""
+    """Hold the lock of the frozen clock in another session, because the test's own session may be closed.
+
+    Raises RuntimeError if another process holds the lock.
+    """
     keeper = connection.copy()
     keeper.settings_dict["OPTIONS"].pop("pool", None)
     keeper.connect()

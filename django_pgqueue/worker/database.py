@@ -30,12 +30,9 @@ CANCEL_SECONDS = 2.0
 
 # For libpq, on TCP: a peer that is gone is noticed after about ten seconds, not after two hours.
 KEEP_ALIVE = {
-    "connect_timeout": 10,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
+    "connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
-}
+}  # fmt: skip
 
 T = TypeVar("T")
 

@@ -58,4 +58,5 @@ def test_every_outcome_is_public() -> None:
 def test_every_signal_is_there() -> None:
     sent = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
 
-    assert sent == set(re.findall(r"^\| `(message_\w+)` \|", page("docs/reference/signals.md"), re.MULTILINE))
+    named = re.findall(r"^\| `((?:message|breaker)_\w+)` \|", page("docs/reference/signals.md"), re.MULTILINE)
+    assert sent == set(named)

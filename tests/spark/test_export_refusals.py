@@ -10,7 +10,7 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
-from django_pgqueue.spark.export.register import report
+from django_pgqueue.spark.export.register import report_export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
@@ -74,10 +74,10 @@ def test_the_database_learns_what_the_lake_holds(source: Source, database: Datab
 def test_a_report_that_the_database_does_not_take_is_a_warning(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    assert report(source, ParquetLake.open(lake), new=False) == ""
+    assert report_export(source, ParquetLake.open(lake), new=False) == ""
     # As if another copy of this lake had been exported to meanwhile.
     database.execute("UPDATE pgqueue_lake SET exported_xid = exported_xid + 1000")
-    assert "another copy of it is written, too" in report(source, ParquetLake.open(lake), new=False)
+    assert "another copy of it is written, too" in report_export(source, ParquetLake.open(lake), new=False)
 
 
 def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(

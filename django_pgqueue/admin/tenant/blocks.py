@@ -22,7 +22,7 @@ from django_pgqueue.admin.dashboard.spans import DAY, SettledFigures, Spans
 from django_pgqueue.admin.death import reason_html
 from django_pgqueue.admin.tenant import handlers, reads
 from django_pgqueue.admin.tenant.handlers import HandlerFigures
-from django_pgqueue.admin.tenant.limits import count_text, limit_rows
+from django_pgqueue.admin.tenant.limits import figure_text, limit_rows
 from django_pgqueue.admin.tenant.reads import Letters, Now
 from django_pgqueue.admin.tenant.shared import shared_limit_rows
 from django_pgqueue.lifecycle.explain import Reason, explain_channel
@@ -141,7 +141,7 @@ class Blocks:
             (_("waiting for a limit"), live.waiting_for_limit, {"waits_for": "limit"}),
             (_("waiting for their order key"), live.waiting_for_order_key, {"waits_for": "key"}),
         ):
-            text = count_text(count)
+            text = figure_text(count)
             address = self.link(text, "message_changelist", channel=pk, **chosen)
             found.append((name, address if count else text))
         found.insert(1, (_("oldest waits for"), self.oldest(live, clock)))
@@ -234,7 +234,7 @@ class Blocks:
         if found is None:
             return None
         chosen = {**self.names, "redriven": "no"}
-        total = self.link(count_text(found.count), "deadletter_changelist", **chosen)
+        total = self.link(figure_text(found.count), "deadletter_changelist", **chosen)
         return {
             "rows": [
                 {
@@ -254,7 +254,7 @@ class Blocks:
 
     def all_letters(self, found: Letters) -> str:
         """Return the text of the link to all dead letters of the channel."""
-        return _("All %s dead letters") % count_text(found.count)
+        return _("All %s dead letters") % figure_text(found.count)
 
     def leases(self, clock: datetime) -> dict[str, Any] | None:
         """Return the leased messages; None for users who may not view messages."""

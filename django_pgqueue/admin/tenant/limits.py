@@ -65,10 +65,10 @@ def waits_text(count: int) -> str:
     """Return how many messages a limit holds up. All that are ready wait for each limit that is reached."""
     if not count:
         return _("It is reached, and no message waits.")
-    return ngettext("%s ready message waits for it.", "%s ready messages wait for it.", count) % count_text(count)
+    return ngettext("%s ready message waits for it.", "%s ready messages wait for it.", count) % figure_text(count)
 
 
-def count_text(count: int) -> str:
+def figure_text(count: int) -> str:
     """Return a number with separators; a CappedCount as its own text."""
     return f"{count:,}" if type(count) is int else str(count)
 
@@ -121,7 +121,7 @@ def max_concurrency_row(channel: Channel, now: Now, reached: bool) -> LimitRow:
     """Return the row of max_concurrency. ``reached``: the explanation says that it holds messages up now."""
     most, name = channel.max_concurrency, "max_concurrency"
     if most is None or most < 1:
-        return unlimited_row(name, ngettext("%s leased", "%s leased", now.leased) % count_text(now.leased))
+        return unlimited_row(name, ngettext("%s leased", "%s leased", now.leased) % figure_text(now.leased))
     setting = ngettext("%s message at once", "%s messages at once", most) % f"{most:,}"
     used = limit_meter(_("leased"), now.leased, most, full="late")
     return LimitRow(name, setting, used, waits_text(now.ready), "late") if reached else free_row(name, setting, used)
@@ -152,7 +152,7 @@ def max_size_row(channel: Channel, now: Now) -> LimitRow:
     """Return the row of max_size. A count that is only a lower bound cannot say how full the channel is."""
     most, name = channel.max_size, "max_size"
     if most is None or most < 1:
-        return unlimited_row(name, _("%s live") % count_text(now.live))
+        return unlimited_row(name, _("%s live") % figure_text(now.live))
     setting = ngettext("%s live message", "%s live messages", most) % f"{most:,}"
     used = limit_meter(_("live"), now.live, most)
     if now.live >= most:

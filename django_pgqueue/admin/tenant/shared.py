@@ -12,7 +12,7 @@ from django_pgqueue.admin.base import Link
 from django_pgqueue.admin.dashboard.drawing import limit_meter
 from django_pgqueue.admin.limit_usage import MOST_COUNTED, LimitUsage, limit_usage
 from django_pgqueue.admin.paginator import capped
-from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, count_text
+from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, figure_text
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import call
 
@@ -44,7 +44,7 @@ def shared_limit_rows(channel: Channel, link: Link, *, using: str) -> list[Limit
 
 def shared_limit_row(channel: Channel, limit: SharedLimit, usage: LimitUsage, waiting: int, link: Link) -> LimitRow:
     """Return the row of one limit. ``waiting``: messages of the channel that wait for it."""
-    text = ngettext("%s message waits for it.", "%s messages wait for it.", int(waiting)) % count_text(waiting)
+    text = ngettext("%s message waits for it.", "%s messages wait for it.", int(waiting)) % figure_text(waiting)
     cost = link(text, "message_changelist", channel=channel.pk, waits_for=limit.pk)
     name = link(_("shared limit %s") % limit.name, "sharedlimit_change", limit.pk)
     return LimitRow(name, ", ".join(shared_settings_texts(limit)), used_of(limit, usage) or QUIET_DASH, cost, "late")

@@ -73,7 +73,7 @@ class Command(BaseCommand):
             raise CommandError(f"The database {using!r} refuses: {primary(error)}") from error
 
     def describe(self, found: dict[str, bool]) -> None:
-        """Print the durability of each table, and what a crash loses."""
+        """Print the durability of each table, and what a crash loses. Raises CommandError if tables disagree."""
         for table in durability.LIVE:
             self.stdout.write(f"{table}: {word(unlogged=found[table])}")
         if found[durability.MESSAGE]:
@@ -99,7 +99,7 @@ class Command(BaseCommand):
         self.stdout.write(f"\nNothing was changed. To do it: manage.py queuedurability {option} --yes")
 
     def change(self, using: str, tables: list[str], *, unlogged: bool, lock_timeout: float) -> None:
-        """Rewrite the tables, one after the other."""
+        """Rewrite the tables, one after the other. Raises CommandError for one that cannot be changed."""
         for table in tables:
             try:
                 held = durability.rewrite_table(using, table, unlogged=unlogged, lock_timeout=lock_timeout)

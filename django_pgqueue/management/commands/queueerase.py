@@ -58,13 +58,13 @@ def erase_lake(queue: str, channel: str, path: str, using: str, *, dry_run: bool
 def in_words(report: ChannelErased) -> str:
     """Return the report as one line."""
     word = "would be erased" if report.dry_run else "is erased" if report.done else "is not erased yet"
-    line = f"channel {report.channel} of queue {report.queue} {word}: {rows(report.erased)}"
+    line = f"channel {report.channel} of queue {report.queue} {word}: {rows_text(report.erased)}"
     if report.left:
-        line += f"; left: {rows(report.left)}"
+        line += f"; left: {rows_text(report.left)}"
     return line
 
 
-def rows(counts: dict[str, int]) -> str:
+def rows_text(counts: dict[str, int]) -> str:
     """Return the counts by table as text."""
     return ", ".join(f"{count:,} {table}" for table, count in counts.items()) or "no rows"
 

@@ -96,7 +96,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{role!r} has all rights of a {kind.name}.")
 
     def confirm(self, kind: ClientKind, role: str, place: SchemaPlace, using: str, *, revoked: bool) -> None:
-        """Check that the grants took effect, because PostgreSQL only warns when the grantor may not grant."""
+        """Print what the role is now. Raises CommandError for grants without effect, of which PostgreSQL only warns."""
         if revoked:
             self.stdout.write(
                 f"{role!r} is no longer a {kind.name}. If it is also of another kind, grant the rights of that again."

@@ -65,7 +65,7 @@ class Command(ActingCommand):
             else:
                 before = before_of(name, settings, using)
                 text = f"{name}: " + ", ".join(
-                    f"{what} {setting_text(before[what]) if before else '-'} → {setting_text(value)}"
+                    f"{what} {limit_setting_text(before[what]) if before else '-'} → {limit_setting_text(value)}"
                     for what, value in settings.items()
                 )
                 facts |= {"before": before, "after": settings}
@@ -99,6 +99,6 @@ def before_of(name: str, settings: dict[str, Any], using: str) -> dict[str, Any]
     return {what: handlers if what == "handlers" else row[what] for what in settings}
 
 
-def setting_text(value: Any) -> str:
+def limit_setting_text(value: Any) -> str:
     """Return a setting as text: the names of a list with commas."""
     return (", ".join(value) or "none") if isinstance(value, list) else str(value)

@@ -67,8 +67,8 @@ class Command(ActingCommand):
 
     def handle(self, *, action: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
-        check(action, given)
-        found = matching(action, given, using)
+        check_options(action, given)
+        found = matching_messages(action, given, using)
         if dry_run:
             self.describe(action, found, given["limit"], form)
             return
@@ -92,7 +92,7 @@ class Command(ActingCommand):
         self.answer(form, f"{count} match", facts)
 
 
-def check(action: str, given: dict[str, Any]) -> None:
+def check_options(action: str, given: dict[str, Any]) -> None:
     """Raise CommandError for options that do not go together."""
     chosen = [name for name in (*FILTERS, "status") if given[name] is not None]
     if not given["ids"] and not chosen and not given["all"]:
@@ -105,7 +105,7 @@ def check(action: str, given: dict[str, Any]) -> None:
         raise CommandError("edit takes one id and --payload.")
 
 
-def matching(action: str, given: dict[str, Any], using: str) -> QuerySet[Message]:
+def matching_messages(action: str, given: dict[str, Any], using: str) -> QuerySet[Message]:
     """Return the messages that the ids and filters choose."""
     wanted = {lookup: given[name] for name, lookup in FILTERS.items() if given[name] is not None}
     if given["worker"] is not None:

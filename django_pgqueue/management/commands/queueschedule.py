@@ -98,7 +98,10 @@ class Command(ActingCommand):
             raise CommandError("The run created no message: see the outcome above.")
 
     def set(self, row: QuerySet[Schedule], name: str, plan: dict[str, Any], facts: dict[str, Any]) -> str:
-        """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept."""
+        """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept.
+
+        Raises CommandError for a schedule that code declares.
+        """
         if "cron" in plan or "every" in plan:
             plan = {"cron": None, "every": None, **plan}
         found = row.first()
@@ -110,7 +113,7 @@ class Command(ActingCommand):
         before = {key: getattr(schedule, key) for key in plan} if found else None
         for key, value in plan.items():
             setattr(schedule, key, value)
-        check(schedule, plan, row.db, is_new=found is None)
+        check_schedule(schedule, plan, row.db, is_new=found is None)
         if not facts["dry_run"]:
             if found:
                 schedule.seal(row.db)
@@ -135,7 +138,7 @@ class Command(ActingCommand):
         return f"{name}: removed" + (f"; a worker that has {declared_in} makes it again" if declared_in else "")
 
 
-def check(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool) -> None:
+def check_schedule(schedule: Schedule, plan: dict[str, Any], using: str, *, is_new: bool) -> None:
     """Raise CommandError for a definition that would fail at its ticks, as the admin does."""
     try:
         schedule.clean_fields()

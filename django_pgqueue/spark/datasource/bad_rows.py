@@ -60,7 +60,7 @@ def read_refusal(error: psycopg.Error) -> tuple[int, str | None, str]:
     return int(match[1]), match[2] or error.diag.column_name, problem
 
 
-def report(rows: Sequence[BadRow]) -> str:
+def bad_rows_text(rows: Sequence[BadRow]) -> str:
     """Return a text that says how many rows are bad, and names the first of them, each in a line of its own."""
     if len(rows) > MOST_BAD_ROWS:
         title = f"More than {MOST_BAD_ROWS} rows cannot be enqueued, so nothing was enqueued. The first of them"

@@ -24,8 +24,8 @@ from django_pgqueue.spark.datasource.bad_rows import (
     REFUSALS,
     BadRow,
     BadValueError,
+    bad_rows_text,
     read_refusal,
-    report,
 )
 from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
 from django_pgqueue.spark.datasource.known_channels import KnownChannels
@@ -77,7 +77,7 @@ class BulkEnqueue:
         """
         bad = [row for task in staged for row in task.bad]
         if len(bad) > (MOST_BAD_ROWS if collect else 0):
-            raise PipelineError(report(bad))
+            raise PipelineError(bad_rows_text(bad))
         for pause in (*PAUSES_SECONDS, None):
             try:
                 self._ingest(staged, bad, create_channels)

@@ -75,7 +75,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         holder=holder,
         rewritten=tuple(rewrite),
         losses=tuple(losses),
-        warning=register.report(source, lake, new=new),
+        warning=register.report_export(source, lake, new=new),
     )
 
 

@@ -68,7 +68,7 @@ def lost_rows(connection: psycopg.Connection[Any], lake: ParquetLake) -> dict[st
     return dict(row[0]) if row else {}
 
 
-def report(source: Source, lake: ParquetLake, *, new: bool) -> str:
+def report_export(source: Source, lake: ParquetLake, *, new: bool) -> str:
     """Report to the database which rows the lake holds. Returns a warning if that fails, or "".
 
     ``new``: this export made the lake, so that the database forgets an earlier lake of the same folder or name.

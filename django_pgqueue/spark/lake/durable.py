@@ -63,7 +63,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def exchange(folder: Path, other: Path) -> bool:
-    """Exchange two folders in one step. Returns False where the system or the file system cannot do that."""
+    """Exchange two folders in one step. Returns False where the system cannot do that. Raises OSError."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

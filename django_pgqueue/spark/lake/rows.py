@@ -23,10 +23,10 @@ def read_table(
     Raises PipelineError when a file cannot be read.
     """
     schema = pa.schema([arrow_schema(table).field(name) for name in columns])
-    return pa.concat_tables([schema.empty_table(), *(keep(read_file(path, schema)) for path in paths)])
+    return pa.concat_tables([schema.empty_table(), *(keep(read_parquet(path, schema)) for path in paths)])
 
 
-def read_file(path: Path, schema: pa.Schema) -> pa.Table:
+def read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     """Read a file; a column that an older file does not have is NULL. Raises PipelineError."""
     try:
         with pq.ParquetFile(path) as file:

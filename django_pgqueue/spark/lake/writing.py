@@ -103,7 +103,7 @@ class Writing:
     ) -> Commit:
         head = self.lake.head
         for staged in files:
-            check(staged)
+            check_staged(staged)
         for parent in {staged.path.parent for staged in files}:
             durable.sync_to_disk(parent)
         number = head.number + 1
@@ -168,7 +168,7 @@ class Writing:
         )
 
 
-def check(staged: StagedFile) -> None:
+def check_staged(staged: StagedFile) -> None:
     """Raise PipelineError if a staged file does not have the size that it was written with."""
     size = staged.path.stat().st_size if staged.path.exists() else None
     if size != staged.bytes:

@@ -65,7 +65,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Replay the archive with the limits that were, then with the changed ones, and print both. Returns 0."""
+    """Replay the archive with the limits that were, then with the changed ones, and print both. Returns 0; raises
+    PipelineError."""
     from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.simulate import output
     from django_pgqueue.spark.simulate.job import Scenario, files_of, simulate

@@ -94,6 +94,8 @@ class Simulation:
             self._promote(now)
             while (self._fresh or self._line) and (room := self._room(now)) and self._turn(room, now):
                 self._start(now)
+            if self._fresh or self._line:
+                self._open(self._gate.opens_at(now))
         left = Counter(self._shared.left())
         left.update({name: len(lane.ready) + (lane.held is not None) for name, lane in self._lanes.items()})
         return SimulationResult({name: number for name, number in left.items() if number}, self._busy, now)
@@ -110,8 +112,7 @@ class Simulation:
             heapq.heappush(self._events, (at, next(self._order), OPENS, SimulatedLane(ChannelLimits()), None, 0))
 
     def _room(self, now: int) -> int:
-        """Return how many messages to dequeue now. While the queue's rate allows none, the next time is an event."""
-        self._open(self._gate.opens_at(now))
+        """Return how many messages to dequeue now."""
         return min(self._pace.room(len(self._waiting), self._idle), self._gate.room(now))
 
     def _lane(self, channel: str) -> SimulatedLane:
@@ -204,7 +205,7 @@ class Simulation:
 
     def goes_on(self, lane: SimulatedLane) -> bool:
         """Return whether the turn of a lane goes on, which keeps its place. Otherwise it draws a new one."""
-        if lane.in_line and (lane.served or self._gate.short):
+        if lane.in_line and not lane.over:
             return True
         lane.place = next(self._places)
         return False
@@ -220,8 +221,11 @@ class Simulation:
         if limits.limited:
             room, quota = self._allowance(lane, quota, now)
         got = self._take(lane, quota, now)
-        rotate = not got or lane.served + got >= limits.weight
-        lane.served = 0 if rotate else lane.served + got
+        # A lane whose message waits for the rate of the queue keeps its place.
+        lane.over = lane.served + got >= limits.weight or not (got or self._gate.short)
+        lane.served = 0 if lane.over else lane.served + got
+        if lane.over:
+            self._gate.forget()
         if not limits.limited:
             if not lane.ready:
                 lane.in_line = False

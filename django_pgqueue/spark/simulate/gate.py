@@ -48,6 +48,10 @@ class SimulatedGate:
         self.short = self.opens_at(now) is not None
         return not self.short
 
+    def forget(self) -> None:
+        """Forget what the last message needed: the turn of its lane is over, and another lane is first."""
+        self.short, self.wanted = False, 1
+
     def lease(self, cost: int, now: int) -> None:
         """Count a message that is leased now. ``now``: in microseconds."""
         self.leased += 1

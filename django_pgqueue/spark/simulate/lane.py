@@ -39,10 +39,10 @@ Ready = tuple[int, int, int, SimulatedMessage, int]
 class SimulatedLane:
     """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
     channel, the message that failed, and that comes before the others. ``wanted``: the tokens that its next message
-    needs of its rate."""
+    needs of its rate. ``over``: its last turn is over, so it draws a new place."""
 
     __slots__ = (
-        "held", "in_line", "leased", "limits", "next_at", "parked_until", "place", "ready", "served", "wanted",
+        "held", "in_line", "leased", "limits", "next_at", "over", "parked_until", "place", "ready", "served", "wanted",
     )  # fmt: skip
 
     def __init__(self, limits: ChannelLimits) -> None:
@@ -53,6 +53,7 @@ class SimulatedLane:
         self.served = 0
         self.next_at = 0
         self.wanted = 1
+        self.over = True
         self.in_line = False
         self.place = 0
         self.parked_until: int | None = None

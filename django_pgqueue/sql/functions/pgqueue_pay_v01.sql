@@ -2,11 +2,11 @@
 -- they cost.
 -- Caller: pgqueue_take_turn.
 -- p_ids: locked, in the order of service; p_tokens, p_burst, p_step: of the channel's rate, NULL without one;
--- p_queue_tokens, p_queue_burst: of the queue's. A message that costs more than the burst waits until the bucket is
--- full.
+-- p_queue_tokens, p_queue_burst: of the queue's; p_left: how many messages the turn has left. A message that costs more
+-- than the burst waits until the bucket is full.
 -- Returns ids: the first of them, up to the one that has to wait; cost: what they cost together; slack: how far the
 --   time of the channel's bucket may be ahead of the clock when the next message starts; queue_wanted: the tokens of
---   the queue that it waits for, NULL when it does not.
+--   the queue that it waits for, NULL when it does not, or when the turn is over.
 -- Locks: none. The callers pin the plans.
 CREATE FUNCTION pgqueue_pay(
     p_ids bigint[],
@@ -15,6 +15,7 @@ CREATE FUNCTION pgqueue_pay(
     p_step interval,
     p_queue_tokens numeric,
     p_queue_burst integer,
+    p_left integer,
     OUT ids bigint[],
     OUT cost bigint,
     OUT slack interval,
@@ -41,6 +42,8 @@ BEGIN
         ids := ids || v_message.id;
         cost := cost + v_message.cost;
     END LOOP;
+    -- Behind a turn that is over, the next lane may find enough.
+    queue_wanted := CASE WHEN cardinality(ids) < p_left THEN queue_wanted END;
     slack := pgqueue_token_time(p_step, p_burst - coalesce(v_wanted, 1));
 END;
 $$;

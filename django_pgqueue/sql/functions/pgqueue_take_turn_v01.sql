@@ -85,9 +85,9 @@ BEGIN
             v_lane.floor_id, v_lane.quota, ids, p_taken) ELSE ids END;
     END IF;
     cost := cardinality(ids);
-    IF v_lane.limited AND v_priced THEN
-        SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted
-        FROM pgqueue_pay(ids, v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst) AS p;
+    IF v_lane.limited AND (v_priced OR cost > p_tokens) THEN
+        SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted FROM pgqueue_pay(ids,
+            v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst, v_lane.weight - v_lane.served) AS p;
     END IF;
     v_count := cardinality(ids);
     v_lane.ahead := v_lane.ahead - v_count;

@@ -116,8 +116,8 @@ class HandlerProcess:
     def run(self, delivery: Delivery, timeout: float) -> Execution:
         """Run the handler of the delivery in the process, and return its execution. ``timeout``: in seconds.
 
-        Raises HandlerTimeout or WorkerDied, after which the process cannot run another message, and HandlerError for an
-        outcome that cannot be read here.
+        Raises NeverBegun, HandlerTimeout or WorkerDied, after which the process cannot run another message, and
+        HandlerError for an outcome that cannot be read here.
         """
         deadline = time.monotonic() + timeout
         self._link.send("run", delivery)

@@ -23,7 +23,9 @@ STRETCH = 1_000
 STEPS = 40
 
 
-def make(chance: random.Random, limits: dict[str, ChannelLimits], messages: int) -> list[SimulatedMessage]:
+def make(
+    chance: random.Random, limits: dict[str, ChannelLimits], messages: int, costs: tuple[int, ...] = (1,)
+) -> list[SimulatedMessage]:
     """The same channels and messages in the database and for the simulation, all of them due now."""
     for name, each in limits.items():
         interval = None if each.release_interval is None else timedelta(microseconds=each.release_interval * STRETCH)
@@ -36,15 +38,18 @@ def make(chance: random.Random, limits: dict[str, ChannelLimits], messages: int)
         )
     channels = [*limits, *chance.choices(list(limits), k=messages - len(limits))]
     priorities = [chance.randrange(3) for _ in channels]
+    prices = [chance.choice(costs) for _ in channels]
     rows = sql(
-        "SELECT id FROM pgqueue_enqueue_many(array_fill('h'::text, ARRAY[%s]), NULL, %s, p_priorities => %s)",
+        "SELECT id FROM pgqueue_enqueue_many(array_fill('h'::text, ARRAY[%s]), NULL, %s, p_priorities => %s,"
+        " p_costs => %s)",
         len(channels),
         channels,
         priorities,
+        prices,
     )
     return [
-        SimulatedMessage(id=key, channel=channel, rank=-priority, arrives_at=0, due_at=0, runs=(SECOND,))
-        for (key,), channel, priority in zip(rows, channels, priorities, strict=True)
+        SimulatedMessage(id=key, channel=channel, rank=-priority, arrives_at=0, due_at=0, runs=(SECOND,), cost=price)
+        for (key,), channel, priority, price in zip(rows, channels, priorities, prices, strict=True)
     ]
 
 
@@ -118,3 +123,33 @@ def test_limits_of_the_queue_let_as_many_messages_through_in_the_same_order(seed
         rate=None if queue.release_interval is None else f"1/{STRETCH}s burst {queue.release_burst}",
     )
     assert served_by_the_simulation(messages, limits, 8, queue) == served_by_the_engine(8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rates_let_messages_of_the_same_cost_through(seed: int):
+    chance = random.Random(seed)
+    limits = {f"c{n}": ChannelLimits(release_interval=SECOND, release_burst=chance.randint(1, 6)) for n in range(4)}
+    messages = make(chance, limits, 24, costs=(1, 1, 2, 3, 5))
+    ours, engines = served_by_the_simulation(messages, limits, 100), served_by_the_engine(100)
+    assert list(map(sorted, ours)) == list(map(sorted, engines))
+
+
+@pytest.mark.parametrize("fairness", ["turns", "share"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rate_of_the_queue_lets_messages_of_the_same_cost_through_in_the_same_order(seed: int, fairness: str):
+    chance = random.Random(seed)
+    limits = {f"c{n}": ChannelLimits(weight=chance.randint(1, 3)) for n in range(3)}
+    messages = make(chance, limits, 16, costs=(1, 1, 2, 3))
+    queue = QueueLimits(release_interval=SECOND, release_burst=4, fairness=fairness)
+    queue_set("default", rate=f"1/{STRETCH}s burst 4", fairness=fairness)
+    assert served_by_the_simulation(messages, limits, 8, queue) == served_by_the_engine(8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shares_give_the_same_order(seed: int):
+    chance = random.Random(seed)
+    limits = {f"c{n}": ChannelLimits(weight=chance.randint(1, 3)) for n in range(4)}
+    messages = make(chance, limits, 40)
+    queue_set("default", fairness="share")
+    queue = QueueLimits(fairness="share")
+    assert served_by_the_simulation(messages, limits, 6, queue) == served_by_the_engine(6)

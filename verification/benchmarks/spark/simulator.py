@@ -74,6 +74,11 @@ def measure(rows: int, rounds: int) -> list[str]:
         lake = Path(folder) / "lake"
         export(Source.parse(cluster.url(DATABASE)), lake)
         files, _ = files_of(ParquetLake.open(lake), None)
+        return compare(files, rounds)
+
+
+def compare(files: dict[str, list[str]], rounds: int) -> list[str]:
+    """Return a line for each situation and channel, and the errors of all of them."""
     lines, errors = [], []
     for place, situation in enumerate(SITUATIONS):
         lines.append(situation.name)
@@ -85,11 +90,11 @@ def measure(rows: int, rounds: int) -> list[str]:
                 truths = [run[channel][percentile] for run in real]
                 found = median(run[channel][percentile] for run in predicted)
                 error = (found - median(truths)) / max(median(truths), 1e-9)
-                errors.append((percentile, situation.name, channel, error, found - median(truths)))
+                errors.append((percentile, abs(error)))
                 cells.append(f"{median(truths):.2f} ({min(truths):.2f} to {max(truths):.2f}) {found:.2f} {error:+.0%}")
             lines.append(f"  {channel:8} p50 {cells[0]:36} p95 {cells[1]}")
     for percentile, name in enumerate(("p50", "p95")):
-        shares = sorted(abs(error) for which, situation, _, error, _ in errors if which == percentile)
+        shares = sorted(error for which, error in errors if which == percentile)
         lines.append(f"{name}: median error {median(shares):.0%}, largest {shares[-1]:.0%} of {len(shares)}")
     return ["the simulator beside real runs: seconds of wait, real (from to), predicted, error", *lines]
 

@@ -1,0 +1,188 @@
+"""A breaker beside channels, other sessions, settlements, workers and operators."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.concurrency.breakers import breaker_set, channels, fail, is_open, pass_pause  # noqa: F401  (a fixture)
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
+
+pytestmark = pytest.mark.usefixtures("channels")
+
+
+def test_one_for_each_channel_stops_that_channel_alone(session: Session) -> None:
+    breaker_set(session, per="channel")
+    fail(session, 3, "a")
+    for channel in "abab":
+        enqueue(session, channel)
+
+    assert [lease.channel for lease in dequeue(session, 10)] == ["b", "b"]
+    assert one(session, "SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == 1
+    pass_pause(session)
+    [tried] = dequeue(session, 10)
+    settle(session, [tried])
+    assert [lease.channel for lease in dequeue(session, 10)] == ["a"]
+
+
+def test_it_opens_for_two_channels_at_the_same_time(session: Session, business: Session) -> None:
+    breaker_set(session, per="channel")
+    fail(session, 3, "a")
+    fail(session, 3, "b")
+    for channel in "ab":
+        enqueue(session, channel)
+
+    assert not dequeue(business)
+    assert not dequeue(session)
+    business.commit()
+    tick(session)
+    assert not dequeue(session, 10)
+
+    assert one(session, "SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == 2
+
+
+def test_a_closed_breaker_lets_dequeues_run_beside_each_other(session: Session, business: Session) -> None:
+    breaker_set(session)
+    fail(session, 1)
+    for channel in "ab":
+        enqueue(session, channel)
+
+    assert len(dequeue(business)) == 1
+    assert len(dequeue(session)) == 1
+
+
+def test_waiting_messages_go_on_when_the_breaker_is_taken_away(session: Session) -> None:
+    breaker_set(session)
+    fail(session, 3)
+    enqueue(session, "a")
+    assert not dequeue(session)
+
+    assert one(session, "SELECT outcome FROM pgqueue_breaker_set('work', NULL)") == "dropped"
+
+    assert len(dequeue(session)) == 1
+
+
+def test_it_is_opened_and_closed_by_hand(session: Session) -> None:
+    breaker_set(session)
+    enqueue(session, "a")
+    assert one(session, "SELECT outcome FROM pgqueue_breaker_open('work')") == "open"
+    assert not dequeue(session)
+    assert one(session, "SELECT outcome FROM pgqueue_breaker_close('work')") == "closed"
+    assert len(dequeue(session)) == 1
+    fail(session, 2)
+    assert one(session, "SELECT outcome FROM pgqueue_breaker_close('work')") == "closed"
+    fail(session, 2)
+    enqueue(session, "a")
+    assert len(dequeue(session)) == 1
+
+
+def test_an_ordered_channel_waits_and_keeps_its_order(session: Session) -> None:
+    make_channel(session, "c", ordered=True)
+    breaker_set(session)
+    fail(session, 3)
+    first, second = enqueue(session, "c"), enqueue(session, "c")
+    assert not dequeue(session)
+    pass_pause(session)
+    session.execute("UPDATE pgqueue_message SET held_until = clock_timestamp() WHERE held_until IS NOT NULL")
+    session.execute("UPDATE pgqueue_lane SET parked_until = clock_timestamp() WHERE parked_until IS NOT NULL")
+
+    [tried] = dequeue(session)
+    assert tried.id == first
+    settle(session, [tried])
+    assert [lease.id for lease in dequeue(session)] == [second]
+
+
+def test_a_sleeping_worker_is_woken_for_the_next_try(session: Session) -> None:
+    breaker_set(session, pause="2 seconds")
+    fail(session, 3)
+    enqueue(session, "a")
+    assert not dequeue(session)
+
+    assert 0 < one(session, "SELECT extract(epoch FROM pgqueue_next_due('{default}'))") <= 2
+    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
+
+
+def test_outcomes_that_no_breaker_needs_are_pruned_and_openings_stay_counted(session: Session) -> None:
+    breaker_set(session, per="channel")
+    fail(session, 3, "a")
+    enqueue(session, "a")
+    assert not dequeue(session)
+    session.execute("SELECT pgqueue_breaker_close('work', 'default', 'a')")
+    session.execute("UPDATE pgqueue_limit SET closed_at = closed_at - interval '2 days' WHERE channel_id IS NOT NULL")
+    session.execute("UPDATE pgqueue_breaker_outcome SET ended_at = ended_at - interval '2 days'")
+
+    session.execute("SELECT pgqueue_prune_breakers()")
+
+    assert one(session, "SELECT array_agg(openings) FROM pgqueue_limit") == [1]
+    assert one(session, "SELECT count(*) FROM pgqueue_breaker_outcome") == 0
+
+
+def changes(session: Session) -> list[str]:
+    return column(session, "SELECT change FROM pgqueue_breaker_changes()")
+
+
+def test_it_opens_and_closes_with_the_settlement_and_not_only_with_the_next_dequeue(session: Session) -> None:
+    breaker_set(session)
+    fail(session, 3)
+    assert is_open(session)
+    enqueue(session, "a")
+    pass_pause(session)
+    settle(session, dequeue(session))
+    assert not is_open(session)
+    assert changes(session) == ["opened", "tried", "closed"]
+
+
+def test_a_failure_in_an_older_snapshot_opens_it_with_the_next_dequeue(session: Session, business: Session) -> None:
+    breaker_set(session)
+    fail(session, 2)
+    enqueue(session, "a")
+    leases = dequeue(session)
+    business.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    business.execute("SELECT FROM pgqueue_limit")
+    session.execute("UPDATE pgqueue_limit SET breaker_pause = '2 hours'")
+    retry(business, leases, delay="1 hour")
+    business.commit()
+    assert not is_open(session)
+
+    enqueue(session, "a")
+    assert not dequeue(session)
+    assert is_open(session)
+
+
+def test_a_settlement_does_not_wait_for_a_dequeue_that_holds_the_breaker(session: Session, business: Session) -> None:
+    breaker_set(session)
+    for _ in range(4):
+        enqueue(session, "a")
+    leases = dequeue(session, 3)
+    business.execute("SELECT FROM pgqueue_limit FOR NO KEY UPDATE")
+    session.execute("SET statement_timeout = '20 s'")
+
+    retry(session, leases, delay="1 hour")
+
+    assert not is_open(session)
+    business.commit()
+    assert not dequeue(session)
+    assert is_open(session)
+
+
+def test_a_change_is_given_to_one_worker_alone(session: Session, business: Session) -> None:
+    breaker_set(session)
+    fail(session, 3)
+    assert changes(business) == ["opened"]
+    assert changes(session) == []
+    business.rollback()
+    assert changes(session) == ["opened"]
+
+
+def test_a_message_that_needs_no_limit_does_not_ask_one(session: Session) -> None:
+    breaker_set(session)
+    asks = "SELECT count(*) FROM pgqueue_must_ask(ARRAY(SELECT id FROM pgqueue_message))"
+    enqueue(session, "a")
+    assert one(session, asks) == 0
+    fail(session, 1)
+    assert one(session, asks) == 2
+    settle(session, dequeue(session))
+    enqueue(session, "a")
+    assert one(session, asks + " AS n JOIN pgqueue_message AS m USING (id) WHERE m.status = 1") == 0
+    session.execute("SELECT pgqueue_breaker_open('work')")
+    assert one(session, asks) == 2
