@@ -62,16 +62,18 @@ def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_i
 
 def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session, business: Session) -> None:
     limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
-    [first, second] = enqueue_many(session, "aa")
-    third = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
+    [first, *others] = enqueue_many(session, "a" * 6)
+    last = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
+    # Each one is cheaper than those before it, so that none is set aside with them.
+    session.execute("UPDATE pgqueue_message SET cost = 1000 - id")
     assert [taken.id for taken in dequeue(business)] == [first]
 
-    taken = []
-    eventually(lambda: taken.extend(dequeue(session)) or taken)
-    assert [message.id for message in taken] == [third]
-    assert one(session, "SELECT array_agg(id) FROM pgqueue_message WHERE waits_for IS NOT NULL") == [second]
+    taken: list[int] = []
+    eventually(lambda: taken.extend(message.id for message in dequeue(session)) or taken)
+    assert taken == [last]
+    assert one(session, "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for > 0") == others
     business.commit()
-    assert [message.id for message in dequeue(session)] == [second]
+    assert {taken.id for taken in dequeue(session, 9)} == set(others)
 
 
 def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(

@@ -3,8 +3,8 @@
 -- ready. So is a message that has not waited while as many others do as the limit has room for: the channels take turns
 -- at places that become free, and a stream of new messages must not have all of them. A message of an ordered channel
 -- never joins those that wait, so it takes a free place. A message whose limit another transaction holds stays ready
--- for the next dequeue. If that finds the limit locked, too, it sets the message aside: the other transaction may stay
--- open for long.
+-- for the next dequeue. If that finds the limit locked, too, it sets the message aside, and those that it finds after
+-- it: the other transaction may stay open for long.
 -- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
@@ -60,8 +60,8 @@ BEGIN
             v_at := array_position(v_limit_ids, v_limit_id);
             IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited THEN
                 v_passed := true;
-                v_aside := v_aside || ROW(CASE WHEN v_rooms[v_at].held OR v_message.is_late THEN v_limit_id END,
-                    v_message.id, p_now)::pgqueue_place;
+                v_aside := v_aside || ROW(CASE WHEN v_rooms[v_at].held OR v_message.is_late OR NOT p_patient
+                    THEN v_limit_id END, v_message.id, p_now)::pgqueue_place;
                 EXIT;
             END IF;
         END LOOP;

@@ -141,8 +141,12 @@ def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[
         after = next((next_row for next_row in following[message].values() if next_row.committed > row.committed), None)
         if after is not None and (after.leased_at or after.at) <= row.committed:
             continue  # another call had it in its hands
-        if after is not None and after.was_status == after.status == READY and after.at <= row.committed + HANDS:
-            continue  # so it had, and left it ready, because a limit was locked
+        if after is not None and after.was_status == READY != after.status and after.leased_at is None:
+            aside = after.at <= row.committed + HANDS
+        else:
+            aside = after is not None and after.status == READY and after.at <= row.committed + HANDS
+        if aside:
+            continue  # so it had, and left it ready or set it aside, because a limit was locked or full
         waited = (began - since) / 1e6
         return f"message {row.message} was leased in {row.xid}, before message {message}, ready for {waited:.3f} s"
     return None
