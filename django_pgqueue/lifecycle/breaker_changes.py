@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from django_pgqueue.lifecycle.breakers import NamedByHandler
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -13,7 +14,7 @@ SQL = "SELECT at, change, handler, queue, channel, until, message_id FROM pgqueu
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerChange:
+class BreakerChange(NamedByHandler):
     """Report that the breaker of a handler has opened, lets a message try, or has closed.
 
     ``at``: by the clock of the database. ``queue``, ``channel``: of a breaker by channel, else None. ``until``: when a
@@ -27,10 +28,6 @@ class BreakerChange:
     channel: str | None
     until: datetime | None
     message_id: int | None
-
-    def name(self) -> str:
-        """Return the handler, with the queue and the channel of a breaker by channel."""
-        return self.handler if self.channel is None else f"{self.handler} of {self.queue}/{self.channel}"
 
 
 def breaker_changes(*, using: str | None = None) -> list[BreakerChange]:

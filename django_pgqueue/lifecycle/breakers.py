@@ -15,8 +15,21 @@ SELECT id, handler, per, queue, channel, state, opened_at, until, waiting, openi
 """
 
 
+class NamedByHandler:
+    """Name a breaker by its fields ``handler``, ``queue`` and ``channel``."""
+
+    __slots__ = ()
+    handler: str
+    queue: str | None
+    channel: str | None
+
+    def name(self) -> str:
+        """Return the handler, with the queue and the channel of a breaker by channel."""
+        return self.handler if self.channel is None else f"{self.handler} of {self.queue}/{self.channel}"
+
+
 @dataclass(frozen=True, slots=True)
-class BreakerState:
+class BreakerState(NamedByHandler):
     """Report one breaker of a handler, or of a handler and channel.
 
     ``id``: that of its shared limit. ``per``: ``handler`` or ``channel``; ``queue``, ``channel``: None for that of a
@@ -40,10 +53,6 @@ class BreakerState:
     def is_open(self) -> bool:
         """Return whether messages wait for it, also while one may try."""
         return self.state != "closed"
-
-    def name(self) -> str:
-        """Return the handler, with the queue and the channel of a breaker by channel."""
-        return self.handler if self.channel is None else f"{self.handler} of {self.queue}/{self.channel}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as a dict."""

@@ -24,7 +24,7 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.arguments import named_source, source_of
 from django_pgqueue.spark.errors import PipelineError
 
-PRODUCER = "https://pypi.org/project/pgqueue-django"
+PRODUCER = "urn:pgqueue-django"
 SPECIFICATION = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 FACETS = "https://openlineage.io/spec/facets"
 SEND_SECONDS = 5.0

@@ -51,7 +51,7 @@ def test_a_message_that_was_made_ready_keeps_its_place_for_a_moment(session: Ses
 def test_a_queue_without_workers_keeps_no_place(session: Session, waiting: None) -> None:
     pass_seconds(session, 6)
 
-    assert len(served(session, 10)) == 10, "one for each call, whoever has the turn"
+    assert len(served(session, 10)) == 10, "one for each call, whichever channel has the turn"
 
 
 def test_a_queue_without_workers_gets_no_more_than_a_turn_ahead(session: Session, waiting: None) -> None:

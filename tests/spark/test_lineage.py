@@ -87,7 +87,7 @@ def test_an_export_says_what_it_read_and_how_much_it_wrote(
 
 def test_a_run_that_fails_says_why_and_shows_no_secret(small: Path, tmp_path: Path) -> None:
     log = tmp_path / "events"
-    source = "postgresql://somebody:canary@127.0.0.1:1/nowhere"
+    source = "postgresql://reader:canary@127.0.0.1:1/nowhere"
 
     assert main(["rollup", "--lake", str(small), "--source", source, "--lineage", str(log)]) == 1
 

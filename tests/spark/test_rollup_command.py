@@ -105,7 +105,7 @@ def test_the_password_of_a_source_that_cannot_be_reached_is_not_shown(
 ) -> None:
     ParquetLake.open(lake, create=True)
 
-    status = main(["rollup", "--lake", str(lake), "--source", "postgresql://somebody:canary@127.0.0.1:1/nowhere"])
+    status = main(["rollup", "--lake", str(lake), "--source", "postgresql://reader:canary@127.0.0.1:1/nowhere"])
 
     output = capsys.readouterr()
     assert status == 1
