@@ -157,9 +157,9 @@ def test_news_of_a_channel_that_another_dequeue_holds_do_not_overtake(session: S
     assert [lease.channel for lease in dequeue(business, 9)] == [*"abcdefgh", "last"]
     settle(session, [first], "defer", None, ["0"])
 
-    taken = [lease.id for lease in dequeue(session, 9) if lease.channel == "last"]
+    # A call that begins at a random place of the line may leave this channel out, so there are several.
+    taken = [lease.id for _ in range(5) for lease in dequeue(session, 9) if lease.channel == "last"]
 
-    # One of each channel; more when the call begins at a random place behind some of them.
     assert taken
     waiting = [*range(first.id + 2, first.id + 10), first.id]
     assert taken == waiting[: len(taken)]

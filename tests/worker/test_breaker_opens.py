@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from django_pgqueue import Breaker, Delivery, NewMessage, breaker_open, breaker_set, channel_set, enqueue_many
 from django_pgqueue.models import Message
 from django_pgqueue.worker.fetch.listener import breaker_of
+from django_pgqueue.worker.run.dispatch import Dispatch
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.waiting_list import WaitingList
 from tests.support.deliveries import DELIVERY
@@ -116,3 +118,49 @@ def test_only_what_matches_is_withdrawn(register: Register) -> None:
 @pytest.mark.parametrize("payload", ["", "{}", "[]", "7", '{"handler": "mail"}'])
 def test_a_notification_that_some_client_has_made_up_is_left_out(payload: str) -> None:
     assert breaker_of(payload) is None
+
+
+def test_a_worker_that_begins_to_listen_learns_which_breakers_are_open(start: Start, register: Register) -> None:
+    calls = Calls(0)
+    register("guarded", calls.thread, concurrency=1)
+    breaker_set("guarded", Breaker(failures=100, pause=timedelta(hours=1)))
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1000) for _ in range(5)])
+    worker = start(concurrency=1, batch=10, listen="default")
+    try:
+        eventually(lambda: Message.objects.filter(status=LEASED).count() == 5)
+        sql("SET pgqueue.notify = off")
+        breaker_open("guarded")
+        sql("RESET pgqueue.notify")
+        sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'pgqueue:listen:%%' AND datname = current_database()"
+        )
+        eventually(lambda: Message.objects.filter(status=LEASED).count() == 1, seconds=30)
+    finally:
+        calls.go.set()
+        worker.stop()
+        worker.join()
+
+
+def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) -> None:
+    register("guarded", lambda delivery: None)
+    put: list[Any] = []
+    buffer = MagicMock(**{"withdraw.return_value": [], "most.return_value": 10})
+    loop = MagicMock(**{"withdraw.return_value": []})
+    dispatch = Dispatch(
+        buffer,
+        loop,
+        limits=HandlerLimits(keep=False),
+        keep=False,
+        board=MagicMock(),
+        keeper=MagicMock(),
+        using="default",
+        put=put.extend,
+    )
+    assert dispatch.withdraw(lambda delivery: delivery.handler == "guarded") == []
+
+    dispatch.put([replace(DELIVERY, id=1, handler="guarded"), replace(DELIVERY, id=2, handler="other")])
+
+    assert [execution.delivery.id for execution in put] == [1]
+    [started] = buffer.put.call_args.args
+    assert [delivery.id for delivery in started] == [2]

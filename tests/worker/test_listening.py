@@ -27,7 +27,10 @@ from tests.worker.conftest import effects, script, scripts, where
 Start = Callable[..., Any]
 # Longer than any test waits: a worker that wakes up did so for another reason.
 NEVER = timedelta(minutes=5)
-LISTENERS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE 'LISTEN%%'"
+# Those that listen: their last statement asked which breakers are open.
+LISTENERS = (
+    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE '%%pgqueue_limit%%'"
+)
 
 
 def sleepers() -> int:

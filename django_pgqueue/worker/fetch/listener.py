@@ -18,6 +18,10 @@ from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
 
+OPEN_BREAKERS = """
+SELECT l.breaker_handler, c.queue, c.name FROM pgqueue_limit AS l LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
+WHERE l.open_until IS NOT NULL
+"""
 logger = logging.getLogger("django_pgqueue.worker")
 
 # After this time without a notification, the listener asks whether the server is still there.
@@ -83,6 +87,9 @@ class Listener:
                 session.execute("LISTEN pgqueue; LISTEN pgqueue_breaker")
                 failures = 0
                 self._outage.ended(LISTENER)
+                # A breaker may have opened, and messages may have come, before this session listened.
+                for opened in session.execute(OPEN_BREAKERS).fetchall():
+                    self._on_breaker(*opened)
                 self._wake()
                 if pooled and not self._hears(session):
                     self._log_deaf()

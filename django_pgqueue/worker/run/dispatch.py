@@ -25,6 +25,8 @@ CAREFUL_SECONDS = 0.5
 LONGEST_CAREFUL_SECONDS = 2.0
 # With --once and --drain nothing goes back, so at most this many messages may wait for handlers with a limit.
 MOST_PARKED_MESSAGES = 1000
+# A dequeue that was under way when a breaker opened brings its messages within this time.
+UNDER_WAY_SECONDS = 0.5
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
 NOT_STARTED = Defer()
 # Gives a message back for another worker, or for this one when there is room.
@@ -65,6 +67,7 @@ class Dispatch:
         self._careful = CAREFUL_SECONDS
         self._careful_until = time.monotonic() + CAREFUL_SECONDS
         self._async_until = 0.0
+        self._withdrawn: list[tuple[float, Callable[[Delivery], bool]]] = []
 
     @property
     def running(self) -> int:
@@ -114,6 +117,8 @@ class Dispatch:
 
     def put(self, deliveries: list[Delivery]) -> None:
         """Take dequeued messages: start them, or keep those that must run alone."""
+        if self._withdrawn:
+            deliveries = self._without_withdrawn(deliveries)
         if others := self._suspects.keep(deliveries):
             self._start(others)
 
@@ -163,11 +168,25 @@ class Dispatch:
         self._loop.cancel(delivery)
 
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Remove the messages that match and were not started, and return them. From any thread."""
+        """Remove the messages that match and were not started, and return them. From any thread.
+
+        Those that a dequeue brings within UNDER_WAY_SECONDS go back, too: it may have been under way.
+        """
+        self._withdrawn = [*self._withdrawn, (time.monotonic() + UNDER_WAY_SECONDS, matches)]
+        # The limits first: a message that leaves a buffer makes room for the next one of its handler.
+        parked = [*self._suspects.withdraw(matches), *self._limits.withdraw(matches)]
         waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
         for delivery in waiting:
             self._limits.gone(delivery)
-        return [*self._suspects.withdraw(matches), *self._limits.withdraw(matches), *waiting]
+        return [*parked, *waiting]
+
+    def _without_withdrawn(self, deliveries: list[Delivery]) -> list[Delivery]:
+        now = time.monotonic()
+        self._withdrawn = recent = [each for each in self._withdrawn if each[0] > now]
+        late = {delivery.id for delivery in deliveries if any(matches(delivery) for _, matches in recent)}
+        if late:
+            self.give_back([delivery for delivery in deliveries if delivery.id in late])
+        return [delivery for delivery in deliveries if delivery.id not in late]
 
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
