@@ -2,6 +2,7 @@
 -- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
 -- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
+-- Messages of new handlers that are leased already count.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_set(
@@ -47,6 +48,8 @@ BEGIN
         DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = id AND h.handler <> ALL (v_handlers);
         INSERT INTO pgqueue_limit_handler (handler, limit_id) SELECT DISTINCT h, id FROM unnest(v_handlers) AS h
         ON CONFLICT DO NOTHING;
+        PERFORM pgqueue_place_leases(ARRAY[l.id]) FROM pgqueue_limit AS l
+        WHERE l.id = pgqueue_limit_set.id AND (l.max_concurrency IS NOT NULL OR l.max_cost IS NOT NULL);
     END IF;
 END;
 $$;

@@ -40,7 +40,7 @@ BEGIN
         SET dequeue_at = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN m.dequeue_at ELSE v_at END,
             status = CASE WHEN v_at > v_now AND (m.status = 3 OR m.held_until IS NULL) THEN 3 ELSE 1 END,
             held_until = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN v_at END,
-            waits_for = nullif(m.waits_for, -1)
+            waits_for = nullif(m.waits_for, -1), promoted_for = NULL
         WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now OR m.held_until > v_now)
         RETURNING m.id, CASE WHEN m.held_until IS NOT NULL THEN m.channel_id END AS held_id
     )
