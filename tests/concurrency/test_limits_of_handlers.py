@@ -1,4 +1,4 @@
-"""A shared limit that handlers get counts the messages of them that are leased already."""
+"""A shared limit that handlers get counts what is leased already, and holds nothing when they lose it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, settl
 
 
 @pytest.fixture(autouse=True)
-def channels(session: Session) -> None:
+def messages(session: Session) -> list[int]:
     make_channel(session, "a")
-    for _ in range(10):
-        enqueue(session, "a")
+    return [enqueue(session, "a") for _ in range(10)]
 
 
 @pytest.mark.parametrize("made", ["with its handlers", "before", "before, and used"])
@@ -49,3 +48,16 @@ def test_places_stay_when_another_handler_is_added(session: Session) -> None:
     assert len(dequeue(session, 10)) == 4
     limit_set(session, "stripe", handlers=["work", "other"])
     assert dequeue(session, 10) == []
+
+
+def test_messages_that_wait_go_on_when_their_handler_has_it_no_more(session: Session, messages: list[int]) -> None:
+    limit_set(session, "stripe", max_concurrency=4, handlers=["work", "other"])
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    kept = enqueue(session, "a", limits=["stripe"])
+    session.execute("SELECT pgqueue_enqueue('other', '{}', 'a')")
+    assert [dequeue(session, 20) for _ in range(3)] == [[], [], []]
+
+    limit_set(session, "stripe", handlers=["other"])
+
+    assert sorted(lease.id for lease in dequeue(session, 20)) == messages
+    assert kept not in messages
