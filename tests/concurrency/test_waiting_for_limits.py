@@ -24,9 +24,8 @@ def test_one_that_was_made_ready_and_is_put_off_keeps_no_place(session: Session)
     tick(session)
     assert (held.id, one(session, "SELECT id FROM pgqueue_message WHERE promoted_for > 0")) == (first, second)
 
-    assert one(
-        session, "SELECT outcome FROM pgqueue_reschedule(%s, clock_timestamp() + interval '1 day')", [second]
-    ) == ("rescheduled")
+    put_off = "SELECT outcome FROM pgqueue_reschedule(%s, clock_timestamp() + interval '1 day')"
+    assert one(session, put_off, [second]) == "rescheduled"
 
     assert [lease.id for lease in dequeue(session)] == [third]
 
