@@ -28,10 +28,12 @@ BEGIN
         SELECT f.id, f.refusal INTO v_found FROM pgqueue_find_breaker(p_handler, p_queue, p_channel) AS f;
         refusal := v_found.refusal;
     END IF;
-    UPDATE pgqueue_limit AS l
-    SET opened_at = v_now, open_until = coalesce(p_until, v_now + l.breaker_pause), closed_at = NULL,
-        openings = l.openings + CASE WHEN l.open_until IS NULL THEN 1 ELSE 0 END
-    WHERE l.id = v_found.id AND refusal IS NULL;
+    IF refusal IS NULL THEN
+        UPDATE pgqueue_limit AS l
+        SET opened_at = v_now, open_until = coalesce(p_until, v_now + l.breaker_pause), closed_at = NULL,
+            openings = l.openings + CASE WHEN l.open_until IS NULL THEN 1 ELSE 0 END
+        WHERE l.id = v_found.id;
+    END IF;
     outcome := coalesce(refusal ->> 'outcome', 'open');
 END;
 $$;
