@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.sessions import Session
@@ -25,9 +27,11 @@ def overtakers(session: Session, kind: str, by: str) -> int:
     ``kind``: max_cost, of which a settlement frees a fifth in each round; or a rate, which gives a fifth of its burst.
     ``by``: message or handler, which has the limit.
     """
-    settings = {"max_cost": 10} if kind == "max_cost" else {"release_interval": "1 hour", "release_burst": 10}
+    settings: dict[str, Any] = {"max_cost": 10}
+    if kind == "rate":
+        settings = {"release_interval": "1 hour", "release_burst": 10}
     limit_set(session, "gpt", handlers=["work"] if by == "handler" else [], **settings)
-    arguments = {} if by == "handler" else {"limits": ["gpt"]}
+    arguments: dict[str, Any] = {} if by == "handler" else {"limits": ["gpt"]}
     for _ in range(5):
         enqueue(session, "cheap", cost=2, **arguments)
     held: list[Lease] = [lease for _ in range(5) for lease in dequeue(session)]

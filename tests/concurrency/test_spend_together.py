@@ -10,9 +10,7 @@ from tests.support.verbs import dequeue, limit_set, make_channel, send
 SPEND = "SELECT pgqueue_spend(%s, %s, %s)"
 
 
-def test_the_second_one_knows_what_the_first_has_charged(
-    session: Session, business: Session, connect: Connect
-) -> None:
+def test_the_second_one_knows_what_the_first_has_charged(session: Session, business: Session, connect: Connect) -> None:
     make_channel(session, "a")
     limit_set(session, "gpt", release_interval="1 hour", release_burst=100)
     send(session, "a", limits=["gpt"], cost=10)

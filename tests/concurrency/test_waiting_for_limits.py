@@ -35,7 +35,9 @@ def test_it_does_not_matter_how_many_limits_are_full(session: Session) -> None:
     limit_set(session, "first")
     names = [f"limit {number:02}" for number in range(40)]
     # Breakers of channels come and go, and use up ids.
-    session.execute("SELECT setval(pg_get_serial_sequence('pgqueue_limit', 'id'), 1000000 + max(id)) FROM pgqueue_limit")
+    session.execute(
+        "SELECT setval(pg_get_serial_sequence('pgqueue_limit', 'id'), 1000000 + max(id)) FROM pgqueue_limit"
+    )
     for name in names:
         limit_set(session, name, max_concurrency=1)
         send(session, "a", 1, [name])
@@ -70,7 +72,8 @@ def test_a_limit_that_was_dropped_is_not_waited_for(session: Session) -> None:
     def look() -> timedelta:
         began = one(session, "SELECT clock_timestamp()")
         assert one(session, "SELECT (pgqueue_hold_limit(%s, clock_timestamp(), true)).held", dropped)
-        return one(session, "SELECT clock_timestamp() - %s", began)
+        took: timedelta = one(session, "SELECT clock_timestamp() - %s", began)
+        return took
 
     # The shortest of some: other programs only make it longer.
     assert min(look() for _ in range(9)) < timedelta(milliseconds=10)
@@ -84,7 +87,8 @@ def test_a_debt_of_a_million_years_keeps_no_worker_awake(session: Session) -> No
     assert dequeue(session) == []
 
     assert one(session, "SELECT pgqueue_next_due('{default}') > interval '900 years'")
-    assert one(session, "SELECT count(*) FROM pgqueue_explain_message(%s) WHERE code = 'shared_limit_rate'", waiting) == 1
+    explained = one(session, "SELECT array_agg(code) FROM pgqueue_explain_message(%s)", waiting)
+    assert "shared_limit_rate" in explained
 
 
 def test_a_breaker_is_not_opened_without_an_end(session: Session) -> None:

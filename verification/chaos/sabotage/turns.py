@@ -30,7 +30,10 @@ KEPT = (
         "a channel loses its turn", "dequeue_many", "v_aside < 4 AND", "false AND",
         also=(("lease_one", "IF v_id IS NULL THEN", "IF false THEN"),),
     ),
-    Defect("a channel has one turn after the other", "dequeue_many", "v_aside < 4 AND clock_timestamp() < v_until THEN", "true THEN"),
+    Defect(
+        "a channel has one turn after the other", "dequeue_many",
+        "v_aside < 4 AND clock_timestamp() < v_until THEN", "true THEN",
+    ),
 )  # fmt: skip
 COSTLY = (
     Defect(
