@@ -31,6 +31,9 @@ TABLES = [
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
 ]  # fmt: skip
 
+# An explanation begins with its code: a word after SELECT, or either word of a CASE.
+CODE = re.compile(r"^ *(?:RETURN QUERY )?SELECT (?:CASE WHEN [^'\n]+ THEN '(\w+)' ELSE )?'(\w+)'", re.MULTILINE)
+
 
 def in_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
@@ -51,6 +54,17 @@ def test_no_function_is_there_that_does_not_exist() -> None:
     headings = re.findall(r"^### (pgqueue_\w+)$", page("docs/reference/sql-functions.md"), re.MULTILINE)
 
     assert sorted(headings) == FUNCTIONS
+
+
+def test_every_code_of_an_explanation_is_there() -> None:
+    text = page("docs/reference/sql-functions.md")
+    documented = "".join(section(text, f"pgqueue_explain_{what}") for what in ("message", "channel"))
+    functions = [name for name in FUNCTIONS if name.startswith("pgqueue_explain_")]
+    sources = "".join(files.read_file("functions", name, files.latest_functions()[name]) for name in functions)
+    codes = {code for pair in CODE.findall(sources) for code in pair if code}
+
+    assert len(codes) > 30
+    assert sorted(code for code in codes if f"`{code}`" not in documented) == []
 
 
 def settings_table() -> dict[str, str]:
