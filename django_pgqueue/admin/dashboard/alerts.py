@@ -57,7 +57,12 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [*of_limits(limited), *of_shared_limits(shared), *of_held_channels(held), *of_breakers(breakers, fresh.now)]
+    found += [
+        *of_limits(limited),
+        *of_shared_limits(shared),
+        *of_held_channels(held),
+        *of_breakers(breakers, fresh.now),
+    ]
     found += [*worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 

@@ -31,9 +31,7 @@ class Command(ActingCommand):
     help = "Sets a shared limit while workers run, or drops it. queuepause --limit pauses it."
 
     def add_own(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "action", choices=["set", "drop"], help="set: create or change the limit; drop: delete it"
-        )
+        parser.add_argument("action", choices=["set", "drop"], help="set: create or change the limit; drop: delete it")
         parser.add_argument("name", help="the limit; set creates it if it does not exist")
         parser.add_argument(
             "--max-concurrency",

@@ -56,12 +56,8 @@ class Command(ActingCommand):
         parser.add_argument("--handler", metavar="NAME", help="the handler of its messages")
         parser.add_argument("--queue", metavar="NAME", help="the queue of its messages")
         parser.add_argument("--channel", metavar="NAME", help="the channel of its messages; it must exist")
-        parser.add_argument(
-            "--payload", type=payload, default=KEEP, metavar="JSON", help="the payload of its messages"
-        )
-        parser.add_argument(
-            "--headers", type=headers, default=KEEP, metavar="JSON", help="the headers of its messages"
-        )
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="the payload of its messages")
+        parser.add_argument("--headers", type=headers, default=KEEP, metavar="JSON", help="the headers of its messages")
         parser.add_argument("--priority", type=int, metavar="N", help="higher first, within the channel")
         parser.add_argument("--missed", choices=Schedule.Missed.values, help="what happens to missed ticks")
         parser.add_argument(
