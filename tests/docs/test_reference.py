@@ -121,7 +121,7 @@ def test_a_command_of_the_pipeline_is_there_with_all_its_options_and_no_others(c
 
 
 def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
-    on_page = section(page("docs/how-to/production.md"), "Sweeping without a worker")
+    on_page = section(page("docs/how-to/production.md"), "Maintenance without a worker")
     out = StringIO()
     call_command("sweepqueue", "--print-cron", stdout=out)
     statements = out.getvalue().partition("SELECT")[2].replace(f"'{connection.settings_dict['NAME']}'", "'shop'")
