@@ -1,8 +1,8 @@
 -- Gives ready and scheduled messages another time: they are due at p_at; at once without it, or when it has passed.
 -- Caller: pgqueue_lease_release; lifecycle.reschedule.
 -- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
--- the line. A message that holds an ordered channel keeps its place and goes on holding it, until the new time. One that
--- waits for a shared limit or its order key waits for its time only; the dequeue asks for these again.
+-- the line. A message that holds an ordered channel keeps its place and goes on holding it, until the new time. One
+-- that waits for a shared limit or its order key waits for its time only; the dequeue asks for these again.
 -- Returns an outcome for each message: rescheduled | ready (it was already) | leased | busy (another transaction takes
 --   or settles it) | settled | not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998.
 -- Locks: messages, SKIP LOCKED.
