@@ -20,7 +20,7 @@ class Breaker:
     """Declare a breaker: after ``failures`` in a row, all ``within`` this time, the messages of the handler wait.
 
     After ``pause`` one message tries. If it is completed, the others go on; if it fails, or its worker dies, they wait
-    for another ``pause``. What waits uses no attempt, and blocks no other message. All workers see the same breaker.
+    for another ``pause``. A message that waits uses no attempt, and blocks no other. All workers see the same breaker.
 
     ``failures``: 1 to 1,000 attempts that raised, timed out, returned Retry, or lost their lease. Complete begins the
     count anew; Defer, Reject and Cancelled count as neither. ``within``, ``pause``: timedeltas; a pause takes a second

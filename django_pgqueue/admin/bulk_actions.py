@@ -145,7 +145,10 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
     def log_batch(
         self, request: HttpRequest, objects: list[Model], text: StrOrPromise, *, each: bool, flag: int = CHANGE
     ) -> None:
-        """Write a history entry for each object, or one for the batch."""
+        """Write a history entry for each object, or one for the batch, which names its first and last object.
+
+        ``text``: what was done. ``each``: an entry for each object. ``flag``: the action flag of Django's log.
+        """
         if each or len(objects) <= 1:
             self.log(request, objects, text, flag=flag)
             return

@@ -150,7 +150,7 @@ def number(value: object) -> str:
 
 
 def name(text: object) -> str:
-    """Return a name that may be long and without spaces."""
+    """Return a name as HTML whose line may break anywhere: it may be long and without spaces."""
     return format_html('<span class="pgqueue-name">{}</span>', text)
 
 

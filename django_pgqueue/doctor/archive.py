@@ -24,8 +24,8 @@ ORDER BY d.day
 
 
 def examine_archive(using: str, limits: Limits) -> Iterator[Finding]:
-    # The first prune after midnight makes the partition of the last day, and may be late.
     """Report days without a partition."""
+    # The first prune after midnight makes the partition of the last day, and may be late.
     days = [day for (day,) in call(using, MISSING, (settings.PARTITIONS_AHEAD - 1,))]
     if days:
         yield Finding(

@@ -79,7 +79,7 @@ FROM pgqueue_find_unreachable(%s) AS p
 WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
 ORDER BY p.oldest_at
 """
-MEND = "manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(), to repair it."
+REPAIR = "Run manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(): both repair it."
 
 
 def examine_counters(using: str, limits: Limits) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def wrong_counts(rows: list[tuple[Any, ...]]) -> Finding:
         Severity.WARNING,
         f"The count of live messages is wrong on {list_text(places(rows))} (max_size): {safe_name(channel)} is "
         f"counted as {counted} and has {live}. It is full too early or too late.",
-        MEND,
+        REPAIR,
         {
             "channels": len(rows),
             "shown": [
@@ -135,7 +135,7 @@ def lost_leases(rows: list[tuple[Any, ...]]) -> Finding:
         "lease_floor_wrong",
         Severity.CRITICAL,
         f"Not all leases are counted on {list_text(places(rows))}: more than max_concurrency may run.",
-        MEND,
+        REPAIR,
         {"channels": len(rows), "shown": first_channels(rows)},
     )
 
@@ -147,7 +147,7 @@ def over_limit(rows: list[tuple[Any, ...]]) -> Finding:
         "over_limit",
         Severity.CRITICAL,
         f"More messages are leased than max_concurrency allows: {list_text(texts)}.",
-        f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
+        f"The surplus is gone when they have ended. Look for rows that were changed by hand. {REPAIR}",
         {"channels": len(rows), "shown": first_channels(rows)},
     )
 
@@ -159,7 +159,7 @@ def queues_over_limit(rows: list[tuple[Any, ...]]) -> Finding:
         "queue_over_limit",
         Severity.CRITICAL,
         f"More messages are leased than max_concurrency of the queue allows: {list_text(texts)}.",
-        f"The excess is over when they end. Look for rows that were changed by hand; then run {MEND}",
+        f"The surplus is gone when they have ended. Look for rows that were changed by hand. {REPAIR}",
         {"queues": [queue for queue, *_ in rows[:SHOWN_NAMES]]},
     )
 
@@ -171,7 +171,7 @@ def unlisted_leases(rows: list[tuple[Any, ...]]) -> Finding:
         "lease_list_wrong",
         Severity.CRITICAL,
         f"Not all leases of the queue are counted on {list_text(names)}: more than its limits allow may run.",
-        MEND,
+        REPAIR,
         {"queues": names[:SHOWN_NAMES]},
     )
 
@@ -183,7 +183,7 @@ def out_of_line(rows: list[tuple[Any, ...]]) -> Finding:
         Severity.CRITICAL,
         f"The ready messages of {list_text(places(rows))} are in no line: no dequeue finds them, and they wait for "
         "ever.",
-        MEND,
+        REPAIR,
         {"channels": len(rows), "shown": first_channels(rows), "seconds": longest(rows)},
     )
 
@@ -195,7 +195,7 @@ def parked_for_nothing(rows: list[tuple[Any, ...]]) -> Finding:
         Severity.WARNING,
         f"A limit that is not reached blocks {list_text(places(rows))}. The next prune repairs it, within "
         "PRUNE_INTERVAL.",
-        MEND,
+        REPAIR,
         {"channels": len(rows), "shown": first_channels(rows), "seconds": longest(rows)},
     )
 
@@ -208,7 +208,7 @@ def unreleased_keys(rows: list[tuple[Any, ...]]) -> Finding:
         Severity.CRITICAL,
         f"{len(rows)} message(s) of {list_text(places(channels))} wait for one before them of their order key, and "
         "there is none: they and those behind them wait for ever.",
-        f"Messages were deleted by hand; discard or purge is the way to remove them. Run {MEND}",
+        f"Messages were deleted by hand; discard or purge is the way to remove them. {REPAIR}",
         {"messages": len(rows), "shown": first_channels(channels), "seconds": longest(rows)},
     )
 

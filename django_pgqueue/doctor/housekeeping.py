@@ -79,7 +79,7 @@ def paused_workers(names: list[str]) -> Finding:
         "worker_paused",
         Severity.NOTE,
         f"{len(names)} worker(s) are paused: {list_text(names)}.",
-        "Resume them in the admin, or set paused_at in pgqueue_worker to NULL.",
+        "Resume them with manage.py queuepause --worker NAME --resume, or in the admin.",
         {"workers": len(names), "shown": names[:SHOWN_NAMES]},
     )
 

@@ -109,7 +109,8 @@ def limit_paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Find
         Severity.WARNING if is_long and details.is_endless else Severity.NOTE,
         f"The shared limit {safe_name(row.name)} is paused{'' if details.is_endless else ' until a set time'}: "
         f"{waiting_text(row)}.",
-        "Call limit_resume, or handler_resume if a handler was paused, when the reason is gone.",
+        f"Resume it when the reason is gone: manage.py queuepause --limit {safe_name(row.name)} --resume; if it is a "
+        "paused handler, --handler NAME --resume.",
         limit_facts(row),
     )
 

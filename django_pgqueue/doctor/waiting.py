@@ -77,7 +77,8 @@ def long_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         Severity.WARNING,
         f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
         f"{age_text(rows[0].age)}: {list_text([row.channel for row in rows])}.",
-        "Start more workers, or raise a limit that is too low. See production.md, When something is wrong.",
+        f"See what a channel waits for: manage.py queueexplain --queue {safe_name(queue)} --channel NAME. Start more "
+        "workers, or raise the limit that it names.",
         wait_facts(queue, rows),
     )
 
@@ -90,7 +91,8 @@ def held_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         f"{channel_count_text(rows)} ordered channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
         f"{age_text(rows[0].age)}, behind a message that is tried again: "
         f"{list_text([f'{row.channel} (message {row.held_by})' for row in rows])}.",
-        "Look at the errors of the message. Reschedule it for now, or cancel or discard it to let the others go on.",
+        "Look at the errors of the message in the admin. manage.py queuemessages retry ID delivers it now; cancel ID "
+        "or discard ID lets the others go on.",
         wait_facts(queue, rows),
     )
 
@@ -102,7 +104,8 @@ def paused_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         Severity.NOTE,
         f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} have messages and are paused: "
         f"{list_text([row.channel for row in rows])}.",
-        "Call channel_resume or queue_resume when the reason is gone.",
+        "Resume them when the reason is gone: manage.py queuepause --resume "
+        f"--queue {safe_name(queue)} --channel NAME, or without --channel if the queue is paused.",
         wait_facts(queue, rows),
     )
 

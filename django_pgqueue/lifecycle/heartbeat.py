@@ -26,9 +26,9 @@ def heartbeat(
 
     ``deliveries``: one delivery or several. ``lease``: a timedelta; default: the setting LEASE. ``timedelta(0)`` gives
     the messages back: they are ready at once, in their old place. The attempt counts; where the attempts are used up,
-    the message becomes a dead letter with reason ``deferred``. ``skip_lost``: leave
-    lost leases out instead of raising; then the call does not wait, either: a message that another transaction has
-    locked is returned as held, and its lease is not extended this time. ``using``: database alias.
+    the message becomes a dead letter with reason ``deferred``. ``skip_lost``: leave lost leases out instead of raising;
+    then the call does not wait, either: a message that another transaction has locked is returned as held, and its
+    lease is not extended this time. ``using``: database alias; default: the queue's.
 
     Returns the ids that are still held (with ``timedelta(0)``: that were given back), each with whether a cancellation
     was requested. Raises LeaseLost if a lease is lost, and InvalidMessage for a negative ``lease``.

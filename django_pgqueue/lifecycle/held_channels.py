@@ -47,7 +47,7 @@ class HeldChannel:
 def held_channels(
     queue: str | None = None, *, most: int = MOST_COUNTED_ROWS, using: str | None = None
 ) -> list[HeldChannel]:
-    """Return the channels that are held, the longest first.
+    """Return the ordered channels that a failing or deferred message holds, the one held for the longest first.
 
     ``queue``: its name; default: all. ``most``: the most ordered channels that are looked at. ``using``: database
     alias; default: the queue's.

@@ -21,10 +21,10 @@ class RepairCounts:
 
 
 def repair(most: int = 10_000, *, using: str | None = None) -> RepairCounts:
-    """Repair up to ``most`` channels of each kind. Returns how many were wrong.
+    """Repair counts and places in the line that disagree with the messages. Returns how many of each were wrong.
 
-    ``using``: database alias; default: the queue's. It is safe while the queue works, and many processes may call it at
-    once.
+    ``most``: the most channels that are examined for each kind of fault. ``using``: database alias; default: the
+    queue's. It is safe while the queue works, and many processes may call it at once.
     """
     sql = "SELECT counts, lease_floors, places FROM pgqueue_repair(%s::integer)"
     return RepairCounts(*call(alias(using), sql, (most,))[0])

@@ -13,8 +13,8 @@ SQL = "SELECT pgqueue_spend(%s::bigint, %s::uuid, %s::integer)"
 def spend(delivery: Delivery, cost: int, *, using: str | None = None) -> int:
     """Correct what a leased message costs, when its handler knows it better than the enqueuer did.
 
-    The rates of its shared limits are charged for the difference, or get it back, with the next lease. ``max_cost``
-    counts the new cost at once. A later delivery of the message has the new cost.
+    The rates of its channel, its queue and its shared limits are charged for the difference, or get it back, with the
+    next lease. ``max_cost`` counts the new cost at once. A later delivery of the message has the new cost.
 
     ``delivery``: the message that the handler works on. ``cost``: the whole cost of this delivery, 1 or more.
     ``using``: database alias; default: the queue's.

@@ -18,7 +18,7 @@ def sync_breakers(using: str | None = None) -> int:
     """Write the breakers that ``@handler`` declares to the database. Returns how many changed.
 
     ``using``: database alias; default: the queue's. The breaker of a handler of this process that declares none is
-    dropped; those of handlers that only other processes have stay. What is open stays open.
+    dropped; those of handlers that only other processes have stay. An open breaker stays open.
     """
     rows = SharedLimit.objects.using(alias(using)).filter(breaker_failures__isnull=False, breaker_id=None)
     known = {row[0]: row[1:] for row in rows.values_list(*COLUMNS)}

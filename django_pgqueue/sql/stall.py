@@ -86,7 +86,10 @@ class AnswerTimeout:
 
 def cancel_statement(session: psycopg.Connection[Any], limit: float) -> None:
     """Log that the server has not answered for ``limit`` seconds, and ask it to cancel the session's statement."""
-    logger.warning("no answer for %.0f s: cancelling the statement", limit, extra={"event": "statement_stalled"})
+    logger.warning(
+        "no answer for %.0f s: cancelling the statement. If that happens often, look for locks and old transactions in "
+        "pg_stat_activity, and at the load of the server", limit, extra={"event": "statement_stalled"},
+    )  # fmt: skip
     if psycopg.capabilities.has_cancel_safe():  # the old way has no limit of its own
         try:
             session.cancel_safe(timeout=CANCEL_GRACE_SECONDS)

@@ -13,6 +13,7 @@ from django.test import Client
 from django_pgqueue import Breaker, breaker_open, breaker_set, channel_set, dequeue, enqueue, limit_set
 from django_pgqueue.models import Channel, SharedLimit
 from tests.admin.conftest import act, address, notices
+from tests.admin.dashboard_page import look, shown
 
 Pages = Callable[..., str]
 
@@ -54,6 +55,19 @@ def test_the_action_of_the_list_takes_breakers_alone(admin_client: Client) -> No
     limit_set("stripe", max_concurrency=2)
     response = act(admin_client, "sharedlimit", "open_breaker", *SharedLimit.objects.values_list("pk", flat=True))
     assert notices(response) == "1 breaker is open."
+
+
+def test_the_dashboard_says_that_a_breaker_is_open(admin_client: Client) -> None:
+    assert "breaker" not in shown(look(admin_client))
+    breaker_open("mail")
+    enqueue("mail")
+    assert dequeue() == []
+    text = shown(look(admin_client))
+    assert re.search(r"The breaker of mail has been open for .+?; messages that wait for it: 1\.", text)
+    assert "other breaker" not in text
+    breaker_set("sms", Breaker())
+    breaker_open("sms")
+    assert "So is 1 other breaker." in shown(look(admin_client))
 
 
 def test_the_page_of_a_tenant_says_that_a_breaker_is_open(page: Pages) -> None:

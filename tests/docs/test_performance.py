@@ -27,6 +27,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), 
 LABEL = {what: re.compile(rf"\*{what}s?[:.]\*") for what in ("Command", "Machine", "Meaning")}
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 HEADING = re.compile(r"^(#+) +(.+)$", re.MULTILINE)
+FIGURE = re.compile(r"\d[\d,.]*\d|\d")
 TEXT = page("docs/explanation/performance.md")
 
 
@@ -130,6 +131,18 @@ def test_each_table_has_its_command_its_machine_and_its_meaning() -> None:
 @pytest.mark.parametrize("command", sorted(set(commands(TEXT))))
 def test_a_command_of_the_page_can_be_given(command: str) -> None:
     check(command)
+
+
+def test_the_first_table_has_the_figures_of_the_sections_that_it_leads_to() -> None:
+    known = {section.anchor: section for section in sections(TEXT)}
+    rows = TABLE.findall(known["is-it-fast-enough"].text)[0].splitlines()[2:]
+    assert len(rows) > 5
+    for row in rows:
+        _, question, answer, _ = row.split("|")
+        anchor = re.search(r"\(#([\w-]+)\)", question)
+        assert anchor
+        assert FIGURE.findall(answer)
+        assert set(FIGURE.findall(answer)) <= set(FIGURE.findall(known[anchor[1]].text)), question
 
 
 def test_the_page_names_many_commands() -> None:

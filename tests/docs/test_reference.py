@@ -31,6 +31,9 @@ TABLES = [
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
 ]  # fmt: skip
 
+# An explanation begins with its code: a word after SELECT, or either word of a CASE.
+CODE = re.compile(r"^ *(?:RETURN QUERY )?SELECT (?:CASE WHEN [^'\n]+ THEN '(\w+)' ELSE )?'(\w+)'", re.MULTILINE)
+
 
 def in_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
@@ -51,6 +54,17 @@ def test_no_function_is_there_that_does_not_exist() -> None:
     headings = re.findall(r"^### (pgqueue_\w+)$", page("docs/reference/sql-functions.md"), re.MULTILINE)
 
     assert sorted(headings) == FUNCTIONS
+
+
+def test_every_code_of_an_explanation_is_there() -> None:
+    text = page("docs/reference/sql-functions.md")
+    documented = "".join(section(text, f"pgqueue_explain_{what}") for what in ("message", "channel"))
+    functions = [name for name in FUNCTIONS if name.startswith("pgqueue_explain_")]
+    sources = "".join(files.read_file("functions", name, files.latest_functions()[name]) for name in functions)
+    codes = {code for pair in CODE.findall(sources) for code in pair if code}
+
+    assert len(codes) > 30
+    assert sorted(code for code in codes if f"`{code}`" not in documented) == []
 
 
 def settings_table() -> dict[str, str]:
@@ -107,7 +121,7 @@ def test_a_command_of_the_pipeline_is_there_with_all_its_options_and_no_others(c
 
 
 def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
-    on_page = section(page("docs/how-to/production.md"), "Sweeping without a worker")
+    on_page = section(page("docs/how-to/production.md"), "Maintenance without a worker")
     out = StringIO()
     call_command("sweepqueue", "--print-cron", stdout=out)
     statements = out.getvalue().partition("SELECT")[2].replace(f"'{connection.settings_dict['NAME']}'", "'shop'")

@@ -58,7 +58,8 @@ def test_a_channel_with_its_share_of_the_leases_waits_for_the_others(worker: Wor
     enqueue("h", channel="acme")
     absorbed()
     assert reason_of(messages[4], "share").sentence == (
-        "Channel default holds 2 of the 2 leases of queue default, which is its share: it waits while others wait."
+        "Channel default holds 2 of the 2 leases of queue default, which is its share: it waits while channels below "
+        "their share wait."
     )
     assert reason_of(messages[4], "share").facts == {"running": 2, "share": 2, "leased": 2}
 

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue, pop, reschedule, retry
+from django_pgqueue import channel_set, complete, dequeue, enqueue, limit_set, metrics, pop, reschedule, retry
+from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
 from django_pgqueue.sql.call import ask
@@ -59,6 +60,38 @@ def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane()
     dequeue(limit=2)
     reschedule(late.id)
     assert [delivery.id for delivery in dequeue(limit=1)] == [late.id]
+
+
+def waiting_for_a_limit() -> tuple[Delivery, int]:
+    """Return a delivery that takes the only place of a shared limit, and the id of a message that waits for it."""
+    limit_set("stripe", max_concurrency=1)
+    enqueue("h", limits=["stripe"])
+    late = enqueue("h", limits=["stripe"])
+    [running] = dequeue(limit=2)
+    return running, late.id
+
+
+def test_a_message_that_waits_for_a_shared_limit_is_scheduled_when_it_is_put_off():
+    running, late = waiting_for_a_limit()
+    reschedule(late, at=timezone.now() + timedelta(hours=1))
+    complete(running)
+    [found] = metrics()
+    assert (found.scheduled, found.waiting_for_limit) == (1, 0)
+    assert dequeue() == []
+    pass_time(hours=2)
+    assert [delivery.id for delivery in dequeue()] == [late]
+
+
+def test_a_message_that_waits_for_a_shared_limit_counts_once_when_it_is_retried_now():
+    running, late = waiting_for_a_limit()
+    reschedule(late)
+    [found] = metrics()
+    assert (found.ready, found.waiting_for_limit) == (1, 0)
+    assert dequeue() == []
+    [found] = metrics()
+    assert (found.ready, found.waiting_for_limit) == (0, 1)
+    complete(running)
+    assert [delivery.id for delivery in dequeue()] == [late]
 
 
 def test_messages_that_cannot_be_moved_have_an_outcome_that_says_why():

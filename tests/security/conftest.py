@@ -11,10 +11,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.support.commands import output_of
-from tests.support.sessions import Connect
+from tests.support.sessions import Connect, Session
 from tests.support.tables import empty_tables
 
-Session = psycopg.Connection[Any]
 KINDS = ("producer", "worker", "operator", "reader", "pipeline")
 # Roles of this run: roles belong to the server. "stranger" has been granted nothing, "everything" all there is.
 NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "stranger", "everything")}

@@ -19,6 +19,7 @@ from django_pgqueue.admin.dashboard.figures import (
 )
 from django_pgqueue.admin.dashboard.spans import Key, Spans
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.breakers import BreakerState
 from django_pgqueue.lifecycle.held_channels import HeldChannel
 from django_pgqueue.lifecycle.limit_health import LimitHealth
 
@@ -48,6 +49,7 @@ def alerts(
     limited: LimitedChannels | None,
     shared: Sequence[LimitHealth],
     held: Sequence[HeldChannel],
+    breakers: Sequence[BreakerState],
     workers: Sequence[WorkerFigures],
     schedules: Sequence[ScheduleFigures],
 ) -> list[Alert]:
@@ -55,7 +57,12 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [*of_limits(limited), *of_shared_limits(shared), *of_held_channels(held)]
+    found += [
+        *of_limits(limited),
+        *of_shared_limits(shared),
+        *of_held_channels(held),
+        *of_breakers(breakers, fresh.now),
+    ]
     found += [*worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 
@@ -172,6 +179,19 @@ def of_held_channels(channels: Sequence[HeldChannel]) -> Iterator[Alert]:
                 "most": held.max_attempts,
             }
             yield Alert(kind, text % facts, "channel_named", {"queue": held.queue, "channel": held.channel})
+
+
+def of_breakers(breakers: Sequence[BreakerState], now: datetime) -> Iterator[Alert]:
+    """Yield an alert if breakers are open, about the one that has been open for the longest."""
+    found = [breaker for breaker in breakers if breaker.is_open]
+    if not found:
+        return
+    text = _("The breaker of %(name)s has been open for %(age)s; messages that wait for it: %(waiting)s.")
+    age = rendering.duration(now - (found[0].opened_at or now))
+    sentence = text % {"name": found[0].name(), "age": age, "waiting": f"{found[0].waiting:,}"}
+    if others := len(found) - 1:
+        sentence += " " + ngettext("So is %s other breaker.", "So are %s other breakers.", others) % others
+    yield Alert(LATE, sentence, "sharedlimit_changelist")
 
 
 def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:

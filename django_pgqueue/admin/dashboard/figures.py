@@ -223,7 +223,7 @@ def shown_queue_names(*, using: str) -> list[str]:
 
 
 def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:
-    """Return the queues with the longest lines, by name."""
+    """Return the figures of those of the named queues that have the longest lines, MOST_QUEUES at most, by name."""
     rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
     found = [
         QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers)

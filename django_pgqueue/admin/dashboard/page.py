@@ -30,6 +30,7 @@ from django_pgqueue.admin.dashboard.figures import (
 )
 from django_pgqueue.admin.dashboard.spans import Spans
 from django_pgqueue.conf import settings
+from django_pgqueue.lifecycle.breakers import breakers
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.held_channels import held_channels
 from django_pgqueue.lifecycle.limit_health import limit_health
@@ -41,6 +42,7 @@ STATEMENT_SECONDS = 10.0
 MOST_ALERTS = 12
 # The most messages that are counted for each shared limit, and the most ordered channels that are looked at.
 MOST_COUNTED = 1_000
+MOST_BREAKERS = 100
 PART = "X-Pgqueue-Part"
 
 
@@ -104,9 +106,10 @@ class DashboardAdmin(ReadOnlyAdmin):
             limited = figures.limited_channels(asked.queue, using=using)
             shared = limit_health(most=MOST_COUNTED, using=using)
             held = held_channels(asked.queue, most=MOST_COUNTED, using=using)
+            guarded = breakers(most=MOST_BREAKERS, using=using)
             workers = figures.worker_figures(using=using)
             schedules = figures.schedule_figures(using=using)
-        found = alerts(fresh, queues, of_queues, limited, shared, held, workers, schedules)
+        found = alerts(fresh, queues, of_queues, limited, shared, held, guarded, workers, schedules)
         now = fresh.now
         return {
             "alerts": [self.alert(alert, link) for alert in found[:MOST_ALERTS]],

@@ -45,16 +45,39 @@ class Command(ActingCommand):
     help = "Sets the limits of a channel while workers run, purges the messages that wait in it, or releases it."
 
     def add_own(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["set", "purge", "release"])
+        parser.add_argument(
+            "action",
+            choices=["set", "purge", "release"],
+            help="set: change limits; purge: archive the messages that wait; release: drain and remove the channel",
+        )
         parser.add_argument("name", help="the channel; set creates it if it does not exist")
         parser.add_argument("--queue", default="default", help="the queue of the channel (default: default)")
-        parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts the limit")
-        parser.add_argument("--max-size", type=count_or_none, metavar="N", help="none lifts the limit")
-        parser.add_argument("--full-policy", choices=Channel.FullPolicy.values)
+        parser.add_argument(
+            "--max-concurrency",
+            type=count_or_none,
+            metavar="N",
+            help="messages that may be leased at the same time; none lifts the limit",
+        )
+        parser.add_argument(
+            "--max-size",
+            type=count_or_none,
+            metavar="N",
+            help="live messages that the channel may hold; none lifts the limit",
+        )
+        parser.add_argument(
+            "--full-policy", choices=Channel.FullPolicy.values, help="what happens to a message that does not fit"
+        )
         parser.add_argument("--rate", help="deliveries in a time, such as 10/m or '5/s burst 20'; none lifts the limit")
-        parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts the limit")
-        parser.add_argument("--release-burst", type=at_least_one, metavar="N")
-        parser.add_argument("--weight", type=at_least_one, metavar="N")
+        parser.add_argument(
+            "--release-interval",
+            type=seconds_or_none,
+            metavar="SECONDS",
+            help="at most one delivery in this time; none lifts the limit",
+        )
+        parser.add_argument(
+            "--release-burst", type=at_least_one, metavar="N", help="deliveries at once after a quiet time"
+        )
+        parser.add_argument("--weight", type=at_least_one, metavar="N", help="messages in a turn, 1 to 1,000")
         parser.add_argument(
             "--archive",
             choices=[*get_args(Archive), "queue"],

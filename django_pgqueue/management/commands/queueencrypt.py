@@ -15,8 +15,8 @@ MOST_SHOWN = 10
 class Command(BaseCommand):
     help = (
         "Encrypts waiting messages, dead letters and schedules anew with the first key of PAYLOAD_KEYS, while the "
-        "queue works, so that an old key can be removed. What is not encrypted stays as it is. Run it as the owner of "
-        "the tables; if it was interrupted, run it again."
+        "queue works, so that an old key can be removed. Rows that are not encrypted stay as they are. Run it as the "
+        "owner of the tables; if it was interrupted, run it again."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -31,13 +31,25 @@ class Command(ActingCommand):
     help = "Sets a shared limit while workers run, or drops it. queuepause --limit pauses it."
 
     def add_own(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["set", "drop"])
+        parser.add_argument("action", choices=["set", "drop"], help="set: create or change the limit; drop: delete it")
         parser.add_argument("name", help="the limit; set creates it if it does not exist")
-        parser.add_argument("--max-concurrency", type=count_or_none, metavar="N", help="none lifts it")
-        parser.add_argument("--max-cost", type=count_or_none, metavar="N", help="none lifts it")
+        parser.add_argument(
+            "--max-concurrency",
+            type=count_or_none,
+            metavar="N",
+            help="messages that may be leased at the same time; none lifts it",
+        )
+        parser.add_argument(
+            "--max-cost", type=count_or_none, metavar="N", help="the sum of the costs of leased messages; none lifts it"
+        )
         parser.add_argument("--rate", help="tokens in a time, such as 10/m or '100/s burst 50'; none lifts it")
-        parser.add_argument("--release-interval", type=seconds_or_none, metavar="SECONDS", help="none lifts it")
-        parser.add_argument("--release-burst", type=at_least_one, metavar="N")
+        parser.add_argument(
+            "--release-interval",
+            type=seconds_or_none,
+            metavar="SECONDS",
+            help="one token comes in this time; none lifts it",
+        )
+        parser.add_argument("--release-burst", type=at_least_one, metavar="N", help="tokens that may be saved up")
         parser.add_argument(
             "--handler",
             action="append",

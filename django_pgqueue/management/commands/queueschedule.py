@@ -43,18 +43,22 @@ class Command(ActingCommand):
     help = "Creates, changes or removes a schedule, runs it now, or switches it on or off."
 
     def add_own(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["set", "remove", "run", "enable", "disable"])
+        parser.add_argument(
+            "action",
+            choices=["set", "remove", "run", "enable", "disable"],
+            help="set: create or change it; run: enqueue its message now",
+        )
         parser.add_argument("name", help="the schedule; set creates it if it does not exist")
         when = parser.add_mutually_exclusive_group()
         when.add_argument("--cron", metavar="EXPRESSION", help="such as '30 2 * * *' or @daily")
         when.add_argument("--every", type=seconds, metavar="SECONDS", help="in place of a cron expression")
         parser.add_argument("--time-zone", metavar="NAME", help="the zone whose wall clock the cron expression follows")
-        parser.add_argument("--handler", metavar="NAME")
-        parser.add_argument("--queue", metavar="NAME")
-        parser.add_argument("--channel", metavar="NAME")
-        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON")
-        parser.add_argument("--headers", type=headers, default=KEEP, metavar="JSON")
-        parser.add_argument("--priority", type=int, metavar="N")
+        parser.add_argument("--handler", metavar="NAME", help="the handler of its messages")
+        parser.add_argument("--queue", metavar="NAME", help="the queue of its messages")
+        parser.add_argument("--channel", metavar="NAME", help="the channel of its messages; it must exist")
+        parser.add_argument("--payload", type=payload, default=KEEP, metavar="JSON", help="the payload of its messages")
+        parser.add_argument("--headers", type=headers, default=KEEP, metavar="JSON", help="the headers of its messages")
+        parser.add_argument("--priority", type=int, metavar="N", help="higher first, within the channel")
         parser.add_argument("--missed", choices=Schedule.Missed.values, help="what happens to missed ticks")
         parser.add_argument(
             "--missed-limit", type=at_least_one, metavar="N", help="the most missed ticks that fire later"

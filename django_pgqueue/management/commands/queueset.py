@@ -60,7 +60,11 @@ class Command(ActingCommand):
             help="what the archive keeps of its messages, unless their channel or the call has its own setting",
         )
         parser.add_argument(
-            "--retention", type=days, default=KEEP, metavar="DAYS", help="how long the archive keeps its messages; none"
+            "--retention",
+            type=days,
+            default=KEEP,
+            metavar="DAYS",
+            help="how long the archive keeps its messages; none: as the settings say",
         )
         parser.add_argument(
             "--dead-letter-retention",
@@ -69,16 +73,31 @@ class Command(ActingCommand):
             metavar="DAYS",
             help="how long its dead letters are kept; none: as the settings say",
         )
-
         parser.add_argument(
-            "--max-concurrency", type=count, default=KEEP, metavar="N", help="messages leased at the same time; none"
+            "--max-concurrency",
+            type=count,
+            default=KEEP,
+            metavar="N",
+            help="messages of all its channels that may be leased at the same time; none lifts the limit",
         )
         parser.add_argument(
-            "--rate", type=rate, default=KEEP, help='deliveries in a time, such as "10/m" or "100/s burst 50"; none'
+            "--rate",
+            type=rate,
+            default=KEEP,
+            help="deliveries in a time, such as 10/m or '100/s burst 50'; none lifts the limit",
         )
-        parser.add_argument("--fairness", choices=Fairness.values, default=KEEP, help="how channels share the workers")
         parser.add_argument(
-            "--max-share", type=part, default=KEEP, metavar="PART", help="of the slots for one channel, to 1; none"
+            "--fairness",
+            choices=Fairness.values,
+            default=KEEP,
+            help="turns: round robin; share: the same, for channels below their share of the leases",
+        )
+        parser.add_argument(
+            "--max-share",
+            type=part,
+            default=KEEP,
+            metavar="PART",
+            help="the part of the workers' slots that one channel may hold, above 0 and up to 1; none lifts the limit",
         )
 
     def handle(self, *, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:

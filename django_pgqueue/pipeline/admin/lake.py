@@ -67,13 +67,13 @@ class LakeAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("archived messages by day"))
     def days(self, lake: Lake) -> str:
-        """Return the rows of the newest DAYS days of the archive."""
+        """Return the numbers of archived rows of the newest DAYS days, as an HTML list."""
         newest = sorted(rows_by_day(lake, "archive").items(), reverse=True)[:DAYS]
         lines = ((day, f"{rows:,}") for day, rows in newest)
         return format_html('<ul class="pgqueue-times">{}</ul>', format_html_join("", "<li>{}: {}</li>", lines))
 
 
 def rows_by_day(lake: Lake, table: str) -> dict[str, int]:
-    """Return the rows of a table by day, as the last export reported them; nothing from JSON of another shape."""
+    """Return the number of rows of a table by day, as the last export reported it; {} for JSON of another shape."""
     found: Any = lake.rows.get(table) if isinstance(lake.rows, dict) else None
     return {day: rows for day, rows in found.items() if isinstance(rows, int)} if isinstance(found, dict) else {}

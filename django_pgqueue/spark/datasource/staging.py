@@ -184,7 +184,10 @@ class Copier:
         return refused
 
     def send(self, lines: pa.Array) -> None:
-        """Run one COPY. The stage is made in this transaction, so its rows stay in their order."""
+        """Copy the lines into the stage by one COPY.
+
+        This transaction has created the stage, so its rows stay in the order of the calls.
+        """
         with self.connection.cursor() as cursor, cursor.copy(self.statement) as copy:
             copy.write(joined(lines))
 

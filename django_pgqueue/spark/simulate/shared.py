@@ -81,7 +81,10 @@ class SimulatedLimit:
             yield lane, entry
 
     def opens_at(self, now: int) -> int | None:
-        """Return when the rate has the tokens of the next message, if one waits for them."""
+        """Return when the rate has the tokens that the next message needs; None if no message waits for tokens.
+
+        ``now`` and the result are in microseconds.
+        """
         interval, burst = self.limits.release_interval, self.limits.release_burst
         if not self.waiting or interval is None:
             return None

@@ -5,12 +5,12 @@
 -- free again.
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
 -- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371). p_debt: see pgqueue_lane.
--- Returns no row when this call was stopped since it read the clock: it would miss leases of later calls. messages: at
---   most p_quota; room: free places under max_concurrency (0 when paused, or when p_current_id holds an ordered
---   channel; NULL without that limit, which a released channel has only when it is ordered); look_at: when to look
---   again after they are used; next_at: the bucket's time; step, slack: how far a message of cost 1 moves it, and how
---   far it may be ahead of the clock; tokens, burst: in the bucket, and the most it has, NULL without a rate;
---   lease_floor: no live lease of the channel is older.
+-- Returns no row when p_now lies before the floor of the leases, because the process stood still since it read the
+--   clock: the count would miss leases of later calls. messages: at most p_quota; room: free places under
+--   max_concurrency (0 when paused, or when p_current_id holds an ordered channel; NULL without that limit, which a
+--   released channel has only when it is ordered); look_at: when to look again after they are used; next_at: the
+--   bucket's time; step, slack: how far a message of cost 1 moves it, and how far it may be ahead of the clock; tokens,
+--   burst: in the bucket, and the most it has, NULL without a rate; lease_floor: no live lease of the channel is older.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it, for one lane or for many.
 CREATE FUNCTION pgqueue_allowance(

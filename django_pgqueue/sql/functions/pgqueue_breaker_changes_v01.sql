@@ -1,8 +1,8 @@
--- Returns what happened to breakers since the last call, in the order of time, and forgets it: so of all workers one
--- reports each change.
+-- Returns the changes of breakers since the last call, the oldest first and p_most at most, and deletes them: so one
+-- worker alone reports each change.
 -- Caller: lifecycle.breaker_changes.
--- change: opened, tried (a message tries) or closed; until: opened: when a message may try; message_id: tried: that
--- message. queue and channel are NULL for a breaker of a handler.
+-- Returns change: opened, tried (a message runs as a try) or closed; until: of opened, when a message may try;
+--   message_id: of tried, that message. queue and channel are NULL for a breaker of a handler.
 -- Locks: the changes, SKIP LOCKED.
 CREATE FUNCTION pgqueue_breaker_changes(p_most integer DEFAULT 1000)
 RETURNS TABLE (

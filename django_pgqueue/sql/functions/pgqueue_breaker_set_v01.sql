@@ -1,8 +1,9 @@
--- Gives a handler a breaker, changes it, or takes it away. After so many failures in a row the handler's messages wait;
+-- Gives a handler a breaker, changes it, or takes it away. After some failures in a row the handler's messages wait;
 -- then one of them tries, and a success lets the others go on.
 -- Caller: lifecycle.breaker_set.
--- p_settings: {"failures", "within", "pause", "per"}; per: handler (default), or channel, for a breaker of its own for
--- each channel. NULL takes the breaker away, and its messages go on.
+-- p_settings: failures: 1 to 1,000; within, pause: intervals as text, such as "30 seconds", the pause a second or
+-- longer; per: handler (default), or channel, for a breaker of its own for each channel. NULL takes the breaker away,
+-- and its messages go on.
 -- Returns created, changed, dropped or not_found; or the refusal PGQ07. The change holds from the next dequeue on.
 -- Locks: the rows of the breaker.
 CREATE FUNCTION pgqueue_breaker_set(p_handler text, p_settings jsonb, OUT outcome text, OUT refusal jsonb)

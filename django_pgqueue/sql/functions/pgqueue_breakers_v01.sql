@@ -1,9 +1,9 @@
--- Lists the breakers of handlers, and of breakers by channel those that are open, at most p_most of them: the longest
--- open first.
+-- Lists the breakers of handlers, and the open breakers of single channels, at most p_most: those that have been open
+-- for the longest first.
 -- Caller: lifecycle.breakers.
 -- Returns state: closed, open, or trying (the pause is over, and one message at a time may try); until: when it may;
---   waiting: messages that wait for it, 1,000 at most; openings: how often it has opened, of a breaker by channel in
---   the row of its handler those of all its channels. queue and channel are NULL for a handler.
+--   waiting: messages that wait for it, 1,000 at most; openings: how often it has opened. The row of a handler with a
+--   breaker for each channel sums up the openings of all of them; its queue and channel are NULL, as for each handler.
 -- Locks: none.
 CREATE FUNCTION pgqueue_breakers(p_most integer DEFAULT 1000)
 RETURNS TABLE (

@@ -15,7 +15,7 @@ SELECT CASE p_sqlstate
             || CASE WHEN p_messages > 1 THEN format('; %s more do not fit', p_messages) ELSE '' END,
         CASE
             WHEN n.full_policy IN ('drop_oldest', 'replace')
-                THEN 'What is leased is not dropped, and a redrive drops nothing. '
+                THEN 'Leased messages are not dropped, and a redrive drops no message. '
                     'Wait until messages are settled, or raise max_size.'
             ELSE 'Wait until messages are settled, raise max_size, or set full_policy.'
         END)

@@ -2,7 +2,8 @@
 -- NULL stays NULL.
 -- Caller: pgqueue_explain_message, pgqueue_health, pgqueue_limit_health, pgqueue_metrics, pgqueue_queue_limits,
 -- pgqueue_sweep.
--- Rows from before the rules may be at infinity. The function is IMMUTABLE, so that it becomes a part of the statement.
+-- A row that came without the trigger, as by replication, may be at infinity. The function is IMMUTABLE, so that it
+-- becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_clamp_time(p_at timestamptz)
 RETURNS timestamptz

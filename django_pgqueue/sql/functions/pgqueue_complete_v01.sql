@@ -4,7 +4,8 @@
 -- p_ids and p_tokens pair up. p_cancelled: settle as cancelled; without a result, stores cancel_reason. p_archive: full
 -- | outcome | none, overrides the setting of the channel (its column archive) and of the queue. outcome: the archive
 -- keeps no payload, body, headers, result or saved state, and bare errors.
--- p_ran_seconds: how long the handler of each message ran; NULL: unknown. It gives the archive started_at.
+-- p_ran_seconds: how many seconds the handler of each message ran; NULL: unknown. started_at in the archive follows
+--   from it.
 -- Returns the ids that were completed. A lost lease raises PGQ02 and nothing is changed. With p_skip_lost it is left
 --   out, except for messages that this lease has completed before, as far as they are archived.
 -- Locks: the messages (lock order, step 2), in the order of ids.

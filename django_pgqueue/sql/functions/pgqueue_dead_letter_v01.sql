@@ -2,7 +2,8 @@
 -- Caller: pgqueue_defer, pgqueue_defer_unknown, pgqueue_discard, pgqueue_retry; lifecycle.dead_letter.
 -- p_reasons: short words, by convention rejected | unknown_handler | failed | poison | timed_out or the handler's
 --   own. p_details: a JSON object for each message.
--- p_ran_seconds: how long the handler of each message ran; NULL: unknown. It gives the dead letter started_at.
+-- p_ran_seconds: how many seconds the handler of each message ran; NULL: unknown. The dead letter's started_at follows
+--   from it.
 -- Returns the ids. A lost lease raises PGQ02. With p_skip_lost it is left out, except for messages that this lease has
 --   settled before.
 -- An ordered channel with on_dead = pause is paused.

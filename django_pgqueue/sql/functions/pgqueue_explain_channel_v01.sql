@@ -56,8 +56,8 @@ BEGIN
     END IF;
     IF v_channel.released_at IS NOT NULL THEN
         RETURN QUERY SELECT 'released',
-            format('It was released at %s: it takes nothing new, '
-                'what is there is delivered without its limits, then it goes.',
+            format('It was released at %s: it takes no new messages, '
+                'delivers the others without its limits, and is then removed.',
                 date_trunc('second', v_channel.released_at)),
             jsonb_build_object('released_at', v_channel.released_at), NULL::jsonb;
     END IF;

@@ -44,13 +44,14 @@ BEGIN
     END IF;
     IF v_lease.heartbeat_at < v_now - p_alive THEN
         RETURN QUERY SELECT 'worker_silent',
-            format('Worker %s was heard of last at %s: it may be dead.', v_lease.worker,
+            format('Worker %s sent its last heartbeat at %s: it may be dead.', v_lease.worker,
                 date_trunc('second', v_lease.heartbeat_at)),
             jsonb_build_object('worker', v_lease.worker, 'heartbeat_at', v_lease.heartbeat_at);
     END IF;
     IF v_lease.cancelled_at IS NOT NULL THEN
         RETURN QUERY SELECT 'cancelling',
-            format('It is wanted cancelled since %s: its worker is asked to stop, and it is not delivered again.%s',
+            format('Its cancellation was requested at %s: its worker is asked to stop, and it is not delivered '
+                'again.%s',
                 date_trunc('second', v_lease.cancelled_at),
                 ' Reason: ' || left(nullif(v_lease.cancel_reason, ''), 500)),
             jsonb_build_object('cancelled_at', v_lease.cancelled_at, 'reason', v_lease.cancel_reason);

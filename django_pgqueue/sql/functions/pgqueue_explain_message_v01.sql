@@ -48,7 +48,7 @@ BEGIN
         IF v_message.status = 3 AND NOT FOUND THEN
             RETURN QUERY SELECT 'due',
                 format('It was due at %s and is not promoted yet: '
-                    'the next tick does it, or a dequeue that finds nothing.',
+                    'the next tick does it, or a dequeue that finds too few messages.',
                     date_trunc('second', v_message.dequeue_at)),
                 jsonb_build_object('dequeue_at', v_message.dequeue_at);
             RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;

@@ -70,7 +70,8 @@ BEGIN
             jsonb_build_object('running', v_held.own, 'most', v_most, 'max_share', v_queue.max_share::real);
     ELSIF v_queue.fairness = 'share' AND v_held.own >= v_share AND v_weights.waiting > p_channel.weight THEN
         RETURN QUERY SELECT 'share',
-            format('Channel %s holds %s of the %s leases of queue %s, which is its share: it waits while others wait.',
+            format('Channel %s holds %s of the %s leases of queue %s, which is its share: it waits while channels '
+                'below their share wait.',
                 p_channel.name, v_held.own, v_held.leased, v_queue.name),
             jsonb_build_object('running', v_held.own, 'share', v_share, 'leased', v_held.leased);
     END IF;

@@ -34,7 +34,7 @@ BEGIN
     WHERE d.id = p_id;
     IF FOUND THEN
         RETURN QUERY SELECT 'redriven',
-            format('It was redriven at %s: message %s is its new life.', date_trunc('second', d.redriven_at),
+            format('It was redriven at %s: message %s is the new one.', date_trunc('second', d.redriven_at),
                 d.redriven_to),
             jsonb_build_object('at', d.redriven_at, 'redriven_to', d.redriven_to)
         FROM pgqueue_dead_letter AS d

@@ -141,8 +141,9 @@ class ProcessPool:
             )
         else:
             logger.error(
-                "process %d died: %s. The %d message(s) that it had begun count an attempt; what it had not started is "
-                "given back", child.pid, describe_exit(status), len(begun), extra={"event": "child_died", **extra},
+                "process %d died: %s. The %d message(s) that it had begun count an attempt; those that it had not "
+                "started are given back", child.pid, describe_exit(status), len(begun),
+                extra={"event": "child_died", **extra},
             )  # fmt: skip
         self._on_end(child, status, begun)
         if self.stopping:
@@ -162,7 +163,7 @@ class ProcessPool:
             elif delay:
                 extra = {"event": "child_delayed", "seconds": round(delay, 1)}
                 logger.warning(
-                    "process %d ended soon after its start: the next one starts in %.1f s",
+                    "process %d ended soon after its start: the next one starts in %.1f s. The lines above say why",
                     child.pid,
                     delay,
                     extra=extra,

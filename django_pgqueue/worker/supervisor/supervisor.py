@@ -188,7 +188,8 @@ class Supervisor:
             begun = {entry.id for entry in child.board.begun()}
             waiting = [lease for lease in self._keeper.held() if lease.worker == child.name and lease.id not in begun]
             logger.warning(
-                "process %d says nothing for %.0f s: giving back %d message(s) that it has not started",
+                "process %d has not reported for %.0f s, perhaps because a handler holds the interpreter: giving back "
+                "%d message(s) that it has not started",
                 child.pid, silence, len(waiting), extra={"event": "child_silent", **child.keys},
             )  # fmt: skip
             self._lost(waiting)

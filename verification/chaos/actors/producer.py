@@ -16,7 +16,7 @@ from .session import ChaosConnection, Transaction
 # The name of the shared limit, and how many of the messages have it.
 SHARED = "shared"
 SHARE = 0.3
-# What those messages cost.
+# The costs of those messages; None: a message without a cost.
 COSTS = (None, None, 1, 2, 7)
 # The handler that has a breaker.
 FLAKY = "chaos.flaky"
