@@ -11,6 +11,7 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
+from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.flood import Flood
@@ -101,7 +102,7 @@ class Producer:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        dedicate_connection(self._options.using)
+        prepare_statements(dedicate_connection(self._options.using))
         while not self._stopped:
             self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
         self._outage.retry_until_success(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
