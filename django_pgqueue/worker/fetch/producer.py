@@ -125,7 +125,9 @@ class Producer:
             self._dispatch.tend()
             self._wake.wait(self._poll)
             return 0
-        room = self._options.batch if self._options.once else self._dispatch.room()
+        room = self._dispatch.room()
+        if self._options.once:
+            room = self._options.batch
         looked_at = time.monotonic()
         # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the
         # database. If there are more, the next look takes them at once.
