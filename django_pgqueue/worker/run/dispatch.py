@@ -66,7 +66,7 @@ class Dispatch:
         self._careful = CAREFUL_SECONDS
         self._careful_until = time.monotonic() + CAREFUL_SECONDS
         self._async_until = 0.0
-        # What was withdrawn since the present dequeue began: it may bring more of that.
+        # The withdrawals since the present dequeue began, which may bring more of such messages.
         self._withdrawn: list[Callable[[Delivery], bool]] = []
         # A message is either put before a withdrawal, which finds it, or after it.
         self._lock = threading.Lock()
