@@ -29,6 +29,9 @@ DRAIN_INTERVAL_SECONDS = 0.05
 # The time between looks while messages trickle in: a dequeue of several messages costs little more than that of one.
 # The processes of a supervisor share it: each looks less often, all of them together as often as one would.
 REST_SECONDS = 0.003
+# The time between the look for one message and that for more: only one thread runs at a time, and this leaves the turn
+# to the thread of the handler.
+HANDLER_FIRST_SECONDS = 0.0003
 # With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
 
@@ -130,10 +133,14 @@ class Producer:
             room = self._options.batch
         looked_at = time.monotonic()
         # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the
-        # database. If there are more, the next look takes them at once.
-        wanted = min(room, 1) if notified and not rested and not self._options.once else room
+        # database. If there are more, the next look takes them.
+        single = notified and not rested and not self._options.once
+        wanted = min(room, 1) if single else room
         found = self.look(wanted) if room else 0
-        self._rest_until = looked_at + self._rest_seconds if found < wanted else 0.0
+        if found < wanted:
+            self._rest_until = looked_at + self._rest_seconds
+        else:
+            self._rest_until = time.monotonic() + HANDLER_FIRST_SECONDS if single else 0.0
         if room:
             self._notifications.looked(found)
         self._flood.looked(found)
