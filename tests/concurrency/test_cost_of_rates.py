@@ -55,6 +55,35 @@ def test_messages_without_a_cost_take_one_token(session: Session, rated: Rated, 
     assert taken(session, limit) == ids[:3]
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pgqueue_cancel(%s)",
+        "pgqueue_discard(%s)",
+        "pgqueue_reschedule(%s, clock_timestamp() + interval '1 day')",
+    ],
+)
+def test_those_behind_a_message_that_waits_for_tokens_go_on_when_it_is_gone(
+    session: Session, rated: Rated, end: str
+) -> None:
+    rated(HOUR, 100)
+    first, costly, cheap = (enqueue(session, "a", cost=cost) for cost in (50, 100, 1))
+    assert taken(session) == [first]
+
+    session.execute(f"SELECT {end}", [[costly]])
+
+    assert taken(session) == [cheap]
+
+
+def test_a_more_urgent_message_does_not_wait_for_the_tokens_of_another(session: Session, rated: Rated) -> None:
+    rated(HOUR, 100)
+    first, _ = (enqueue(session, "a", cost=cost) for cost in (50, 100))
+    assert taken(session) == [first]
+    urgent = enqueue(session, "a", cost=1, priority=1)
+
+    assert taken(session) == [urgent]
+
+
 def test_a_message_that_costs_more_than_the_burst_waits_for_a_full_bucket(session: Session, rated: Rated) -> None:
     rated(HOUR, 5)
     ids = [enqueue(session, "a", cost=cost) for cost in (1, 50)]

@@ -13,7 +13,7 @@ from verification.chaos.sabotage import breakers, turns
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.model_based.sabotage import NOTICED, OF_THE_MODEL
 
-ALL = (*DEFECTS, *OF_THE_MODEL, *breakers.DEFECTS, *turns.DEFECTS)
+ALL = (*DEFECTS, *OF_THE_MODEL, *breakers.DEFECTS, *turns.DEFECTS, *turns.COSTLY)
 
 
 def body(function: str) -> str:

@@ -1,7 +1,6 @@
--- Makes the row of a breaker by channel for one channel. A channel has none until its breaker opens.
+-- Returns the id of the breaker of one channel; makes its row when there is none: a channel has none until it opens.
 -- Caller: pgqueue_find_breaker, pgqueue_watch_breaker.
 -- p_breaker: the row of the handler's breaker, which the caller has locked, so that no insert waits for another one.
--- Returns its id; NULL when the row is there.
 -- Locks: none.
 CREATE FUNCTION pgqueue_breaker_of_channel(p_breaker pgqueue_limit, p_channel_id bigint)
 RETURNS bigint
@@ -11,6 +10,6 @@ INSERT INTO pgqueue_limit (name, breaker_handler, breaker_failures, breaker_with
     breaker_id, channel_id)
 VALUES (format('%s, channel %s', p_breaker.name, p_channel_id), p_breaker.breaker_handler, p_breaker.breaker_failures,
     p_breaker.breaker_within, p_breaker.breaker_pause, p_breaker.breaker_per, p_breaker.id, p_channel_id)
-ON CONFLICT DO NOTHING
-RETURNING id;
+ON CONFLICT DO NOTHING;
+SELECT c.id FROM pgqueue_limit AS c WHERE c.breaker_id = p_breaker.id AND c.channel_id = p_channel_id;
 $$;

@@ -18,7 +18,8 @@ BEGIN
             format('unknown settings %s; known are %s', left((p_settings - v_known)::text, 100), v_known)
         WHEN p_settings @? '$.failures ? (@.type() == "number" && @ >= 1 && @ <= 1000 && @ == @.floor())' IS NOT TRUE
             THEN 'failures is not a whole number from 1 to 1000'
-        WHEN coalesce((p_settings ->> 'within')::interval <= '0', true) THEN 'within is not longer than zero'
+        WHEN coalesce((p_settings ->> 'within')::interval NOT BETWEEN '1 microsecond' AND '365000 days', true)
+            THEN 'within is not between a microsecond and 365000 days'
         WHEN coalesce((p_settings ->> 'pause')::interval NOT BETWEEN '1 second' AND '365000 days', true)
             THEN 'pause is not between a second and 365000 days'
         WHEN coalesce(p_settings ->> 'per', 'handler') NOT IN ('handler', 'channel')

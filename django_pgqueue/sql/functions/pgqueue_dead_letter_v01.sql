@@ -66,7 +66,7 @@ BEGIN
     )
     SELECT array_agg(n.id),
         array_agg(n.channel_id) FILTER (WHERE c.max_concurrency IS NOT NULL OR c.max_size IS NOT NULL
-            OR n.limits IS NOT NULL
+            OR c.release_interval IS NOT NULL OR n.limits IS NOT NULL
             OR EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND NOT h.breaker)
             OR EXISTS (SELECT FROM pgqueue_queue AS q
                 WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),

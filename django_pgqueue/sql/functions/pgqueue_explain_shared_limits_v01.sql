@@ -14,7 +14,8 @@ DECLARE
 BEGIN
     FOR v_limit IN
         SELECT l.*, r.places, r.cost AS free_cost, r.tokens,
-            least(coalesce(p_message.cost, 1), l.release_burst) AS needed
+            v_now + pgqueue_token_time(l.release_interval,
+                (least(coalesce(p_message.cost, 1), l.release_burst) - r.tokens)::numeric) AS next_at
         FROM (
             SELECT unnest(p_message.limits) AS id
             UNION
@@ -39,12 +40,11 @@ BEGIN
                     (v_limit.max_cost - v_limit.free_cost) || ' of max_cost ' || v_limit.max_cost || ' is in use')),
                 jsonb_build_object('limit', v_limit.name, 'max_concurrency', v_limit.max_concurrency,
                     'free_places', v_limit.places, 'max_cost', v_limit.max_cost, 'free_cost', v_limit.free_cost);
-        ELSIF v_limit.tokens < v_limit.needed THEN
+        ELSIF v_limit.next_at > v_now THEN
             RETURN QUERY SELECT 'shared_limit_rate',
-                format('The shared limit %s has no token for it before %s.', v_limit.name, date_trunc('milliseconds',
-                    v_now + (v_limit.needed - v_limit.tokens) * v_limit.release_interval)),
-                jsonb_build_object('limit', v_limit.name, 'tokens', v_limit.tokens,
-                    'next_at', v_now + (v_limit.needed - v_limit.tokens) * v_limit.release_interval);
+                format('The shared limit %s has no token for it before %s.', v_limit.name,
+                    date_trunc('milliseconds', v_limit.next_at)),
+                jsonb_build_object('limit', v_limit.name, 'tokens', v_limit.tokens, 'next_at', v_limit.next_at);
         END IF;
     END LOOP;
     RETURN QUERY SELECT b.code, b.sentence, b.facts

@@ -36,8 +36,7 @@ BEGIN
     END IF;
     id := v_breaker.id;
     IF v_channel_id IS NOT NULL THEN
-        PERFORM pgqueue_breaker_of_channel(v_breaker, v_channel_id);
-        SELECT l.id INTO id FROM pgqueue_limit AS l WHERE l.breaker_id = v_breaker.id AND l.channel_id = v_channel_id;
+        id := pgqueue_breaker_of_channel(v_breaker, v_channel_id);
     END IF;
 END;
 $$;

@@ -73,10 +73,10 @@ BEGIN
             END IF;
             v_lower := (v_arrival.floor_rank, v_arrival.floor_at, v_arrival.floor_id)
                 < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
-            -- A lane at its limit stays parked when more messages come; an empty one, with an infinite floor, stays
-            -- when there are none.
-            v_back := v_lane.parked_until IS NOT NULL
-                AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower ELSE v_arrival.again END;
+            -- A lane at its limit stays parked when more messages come, unless it waits for the tokens of one that is
+            -- not the first any more; an empty one, with an infinite floor, stays when there are none.
+            v_back := v_lane.parked_until IS NOT NULL AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower
+                ELSE v_arrival.again OR v_lower AND v_lane.parked_until < 'infinity' END;
             IF v_lower OR v_back THEN
                 UPDATE pgqueue_lane AS l
                 SET floor_rank = CASE WHEN v_lower THEN v_arrival.floor_rank ELSE l.floor_rank END,

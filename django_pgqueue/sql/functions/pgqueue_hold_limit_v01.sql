@@ -13,10 +13,11 @@ DECLARE
     v_limit pgqueue_limit;
     v_now record;
     v_room pgqueue_room;
+    v_most integer;
 BEGIN
     FOR v_try IN 1..CASE WHEN p_patient THEN 10 ELSE 1 END LOOP
         SELECT l.* INTO v_limit FROM pgqueue_limit AS l WHERE l.id = p_limit_id FOR NO KEY UPDATE SKIP LOCKED;
-        EXIT WHEN FOUND;
+        EXIT WHEN FOUND OR NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.id = p_limit_id);
         PERFORM pg_sleep(0.001) WHERE p_patient;
     END LOOP;
     IF v_limit.breaker_failures IS NOT NULL THEN
@@ -44,10 +45,13 @@ BEGIN
     v_room.spent := v_now.spent;
     v_room.turn := v_now.turn;
     v_room.turn_left := v_now.turn_left;
-    -- As many messages wait as there is room for. More than a hundred are not counted.
-    v_room.waited := EXISTS (
-        SELECT FROM pgqueue_message AS m WHERE m.waits_for = p_limit_id
-        OFFSET greatest(least(v_room.places, v_room.cost, floor(v_room.tokens), 100) - 1, 0));
+    -- As much waits as there is room for. More than a hundred messages are not counted.
+    v_most := greatest(least(v_room.places, v_room.cost, floor(v_room.tokens), 100), 1);
+    v_room.waited := coalesce((
+        SELECT count(*) = v_most OR sum(n.cost) >= least(v_room.cost, v_room.tokens)
+        FROM (
+            SELECT coalesce(m.cost, 1) AS cost FROM pgqueue_message AS m WHERE m.waits_for = p_limit_id LIMIT v_most
+        ) AS n), false);
     RETURN v_room;
 END;
 $$;

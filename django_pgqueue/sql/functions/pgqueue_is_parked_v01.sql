@@ -1,6 +1,6 @@
--- Returns whether a channel has ready messages and is not served now: it or its queue is paused, or at a limit of its
--- own.
--- Caller: pgqueue_may_promote, pgqueue_promote_within.
+-- Returns whether a channel is not served now: it or its queue is paused, or at a limit of its own while it has ready
+-- messages.
+-- Caller: pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
 RETURNS boolean
@@ -10,6 +10,9 @@ AS $$
 SELECT coalesce((
     SELECT l.parked_until IS NOT NULL AND l.floor_at < 'infinity' FROM pgqueue_lane AS l
     WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
+    OR EXISTS (
+        SELECT FROM pgqueue_channel AS c
+        WHERE c.id = p_channel_id AND c.paused_at IS NOT NULL AND c.released_at IS NULL)
     OR EXISTS (
         SELECT FROM pgqueue_channel AS c JOIN pgqueue_queue AS q ON q.name = c.queue
         WHERE c.id = p_channel_id AND pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(c.queue));

@@ -58,7 +58,11 @@ BEGIN
                 v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now, p_patient);
             END IF;
             v_at := array_position(v_limit_ids, v_limit_id);
-            IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited THEN
+            -- The row of the handler says nothing about the breaker of a channel, whose row could not be made while
+            -- another transaction held that one: now it can.
+            IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited
+                OR v_limit_id = v_message.breaker_id
+                AND pgqueue_watch_breaker(v_limit_id, v_message.channel_id) <> v_limit_id THEN
                 v_passed := true;
                 v_aside := v_aside || ROW(CASE WHEN v_rooms[v_at].held OR v_message.is_late OR NOT p_patient
                     THEN v_limit_id END, v_message.id, p_now)::pgqueue_place;

@@ -19,14 +19,8 @@ BEGIN
         WHERE o.max_concurrency IS NULL AND o.max_cost IS NULL
             AND (n.max_concurrency IS NOT NULL OR n.max_cost IS NOT NULL));
     IF v_counted <> '{}' THEN
-        -- No places were kept before: they are made from the leases.
-        DELETE FROM pgqueue_place AS p WHERE p.limit_id = ANY (v_counted);
-        INSERT INTO pgqueue_place (limit_id, message_id, placed_at)
-        SELECT u.id, m.id, m.leased_at
-        FROM unnest(v_counted) AS u (id)
-        JOIN pgqueue_message AS m ON m.status = 2 AND (u.id = ANY (m.limits)
-            OR EXISTS (SELECT FROM pgqueue_limit_handler AS h WHERE h.handler = m.handler AND h.limit_id = u.id));
-        UPDATE pgqueue_meter AS r SET place_floor = '-infinity' WHERE r.limit_id = ANY (v_counted);
+        -- No places were kept before.
+        PERFORM pgqueue_place_leases(v_counted);
     END IF;
     -- Records each breaker that has opened or closed.
     WITH turned AS (

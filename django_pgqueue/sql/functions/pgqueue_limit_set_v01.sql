@@ -2,8 +2,9 @@
 -- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
 -- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
+-- Messages of new handlers that are leased already count; those of handlers that are left out go on without it.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
--- Locks: the limit's own row.
+-- Locks: the limit's own row; messages that wait for it and have it no more, SKIP LOCKED.
 CREATE FUNCTION pgqueue_limit_set(
     p_name text,
     p_settings jsonb DEFAULT '{}',
@@ -17,6 +18,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_problem text := pgqueue_limit_problem(p_name, p_settings);
+    v_freed bigint[];
     v_handlers text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(p_settings -> 'handlers', 'null')));
 BEGIN
     IF v_problem IS NOT NULL THEN
@@ -45,8 +47,25 @@ BEGIN
     END IF;
     IF p_settings ? 'handlers' THEN
         DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = id AND h.handler <> ALL (v_handlers);
+        IF FOUND THEN
+            -- Those that wait for it and have it no more would wait as long as it is full, or paused.
+            WITH freed AS (
+                UPDATE pgqueue_message AS m
+                SET status = CASE WHEN m.dequeue_at > clock_timestamp() THEN 3 ELSE 1 END, waits_for = NULL
+                WHERE m.id = ANY (ARRAY(
+                    SELECT w.id FROM pgqueue_message AS w
+                    WHERE w.waits_for = pgqueue_limit_set.id AND w.handler <> ALL (v_handlers)
+                        AND pgqueue_limit_set.id <> ALL (coalesce(w.limits, '{}'))
+                    FOR UPDATE SKIP LOCKED))
+                RETURNING m.id
+            )
+            SELECT array_agg(f.id) INTO v_freed FROM freed AS f;
+            PERFORM pgqueue_announce(v_freed) WHERE v_freed IS NOT NULL;
+        END IF;
         INSERT INTO pgqueue_limit_handler (handler, limit_id) SELECT DISTINCT h, id FROM unnest(v_handlers) AS h
         ON CONFLICT DO NOTHING;
+        PERFORM pgqueue_place_leases(ARRAY[l.id]) FROM pgqueue_limit AS l
+        WHERE l.id = pgqueue_limit_set.id AND (l.max_concurrency IS NOT NULL OR l.max_cost IS NOT NULL);
     END IF;
 END;
 $$;

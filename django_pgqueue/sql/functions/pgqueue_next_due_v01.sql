@@ -39,11 +39,14 @@ BEGIN
         WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS p WHERE p.name = q.name AND p.paused_at IS NOT NULL)),
         -- The next token of a shared limit that messages wait for.
         (
-            SELECT min(r.filled_at + (1 - r.tokens) * l.release_interval) - clock_timestamp()
+            SELECT min(t.at) - clock_timestamp()
             FROM pgqueue_waiting_limits(0, 100) AS w (id)
             JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
             JOIN pgqueue_meter AS r ON r.limit_id = w.id
-            WHERE r.filled_at + (1 - r.tokens) * l.release_interval > clock_timestamp()),
+            CROSS JOIN LATERAL (
+                SELECT r.filled_at + pgqueue_token_time(l.release_interval, (1 - r.tokens)::numeric) AS at
+            ) AS t
+            WHERE t.at > clock_timestamp()),
         -- The next try of a breaker that messages wait for.
         (
             SELECT min(u.until) - clock_timestamp()

@@ -1,5 +1,5 @@
--- Makes messages ready that wait for shared limits with room, at most p_most: at up to 16 limits, which vary from call
--- to call.
+-- Makes messages ready that wait for shared limits with room, at most p_most: at 16 limits, which are chosen at random
+-- among the first 1,000.
 -- Caller: pgqueue_bring_back, pgqueue_tick.
 -- p_queue: messages of this queue only, because the transaction of a dequeue may stay open. p_now: the caller's reading
 -- of the clock.
@@ -14,13 +14,8 @@ DECLARE
     v_ids bigint[] := '{}';
 BEGIN
     FOR v_limit_id IN
-        -- Begins at another limit in each call, so that none is left out for good.
-        SELECT n.id FROM pgqueue_waiting_limits(
-            (SELECT floor(random() * (l.id + 1))::bigint FROM pgqueue_limit AS l ORDER BY l.id DESC LIMIT 1),
-            16) AS n (id)
-        UNION
-        SELECT n.id FROM pgqueue_waiting_limits(0, 16) AS n (id)
-        LIMIT 16
+        -- Looks at others in each call: the first ones may be full, or paused, for long.
+        SELECT n.id FROM pgqueue_waiting_limits(0, 1000) AS n (id) ORDER BY random() LIMIT 16
     LOOP
         EXIT WHEN cardinality(v_ids) >= p_most;
         v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);

@@ -1,5 +1,7 @@
 -- Makes messages ready that wait for one shared limit, as many as it has room for, less those that were made ready
 -- before and stand in the line. The channels take turns, by weight: a turn that is not over goes on in the next call.
+-- A message that costs more than is left holds the turn until there is enough: otherwise cheaper ones would take all
+-- that gets free, and it would wait for ever.
 -- Caller: pgqueue_promote_waiting.
 -- The parameters are those of pgqueue_promote_waiting. A channel that is not served keeps no place from the others: it
 -- gets as many messages ahead as its weight, and they are not counted. That is one that is parked (it or its queue
@@ -14,8 +16,10 @@ AS $$
 DECLARE
     v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false);
     v_free integer;
-    v_slow text[];
+    v_before record;
     v_turn record;
+    v_cost bigint;
+    v_short boolean;
     v_channel_id bigint := coalesce(v_room.turn, 0);
     v_left integer := coalesce(v_room.turn_left, 0);
     v_most integer;
@@ -26,22 +30,13 @@ BEGIN
     IF NOT pgqueue_has_room(v_room, 1) THEN
         RETURN v_ids;
     END IF;
-    v_slow := ARRAY(
-        SELECT DISTINCT c.queue
-        FROM (
-            SELECT m.channel_id, m.promoted_at FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000
-        ) AS n
-        JOIN pgqueue_channel AS c ON c.id = n.channel_id
-        WHERE n.promoted_at < p_now - interval '5 seconds');
-    v_free := least(v_room.places, v_room.cost, floor(v_room.tokens), p_most)
-        - (SELECT coalesce(sum(a.messages), 0) FROM (
-            SELECT n.channel_id, count(*) AS messages
-            FROM (SELECT m.channel_id FROM pgqueue_message AS m WHERE m.promoted_for = p_limit_id LIMIT 1000) AS n
-            GROUP BY n.channel_id) AS a
-            JOIN pgqueue_channel AS c ON c.id = a.channel_id
-            WHERE c.queue <> ALL (v_slow) AND NOT pgqueue_is_parked(a.channel_id));
+    v_before := pgqueue_promised(p_limit_id, p_now);
+    v_free := least(p_most, least(v_room.places, v_room.cost, floor(v_room.tokens)) - v_before.messages);
+    v_room.cost := v_room.cost - v_before.cost;
+    v_room.tokens := v_room.tokens - v_before.cost;
     WHILE v_free > 0 AND v_idle < 100 LOOP
-        SELECT m.channel_id, c.queue, c.weight, c.queue = ANY (v_slow) OR pgqueue_is_parked(m.channel_id) AS parked
+        SELECT m.channel_id, c.queue, c.weight,
+            c.queue = ANY (v_before.slow) OR pgqueue_is_parked(m.channel_id) AS parked
         INTO v_turn
         FROM (
             SELECT o.channel_id FROM pgqueue_message AS o
@@ -73,9 +68,17 @@ BEGIN
                 ELSE v_most
             END
             FOR UPDATE SKIP LOCKED);
-        v_left := CASE WHEN v_turn.parked OR cardinality(v_new) < v_most THEN 0 ELSE v_left - v_most END;
+        v_short := false;
+        IF v_turn.parked IS NOT TRUE AND num_nonnulls(v_room.cost, v_room.tokens) > 0 THEN
+            SELECT p.ids, p.cost, p.ids <> v_new INTO v_new, v_cost, v_short FROM pgqueue_pay(
+                v_new, v_room.tokens::numeric, v_room.burst, NULL, v_room.cost, v_room.max_cost, 0) AS p;
+            v_room.cost := v_room.cost - v_cost;
+            v_room.tokens := v_room.tokens - v_cost;
+        END IF;
+        v_left := CASE WHEN v_turn.parked OR cardinality(v_new) < v_most AND NOT v_short THEN 0
+            ELSE v_left - cardinality(v_new) END;
+        v_free := CASE WHEN v_short THEN 0 WHEN v_turn.parked THEN v_free ELSE v_free - cardinality(v_new) END;
         v_idle := CASE WHEN v_new = '{}' THEN v_idle + 1 ELSE 0 END;
-        v_free := v_free - CASE WHEN v_turn.parked THEN 0 ELSE cardinality(v_new) END;
         v_ids := v_ids || v_new;
         UPDATE pgqueue_message AS m SET status = 1, waits_for = NULL, promoted_for = p_limit_id, promoted_at = p_now
         WHERE m.id = ANY (v_new);

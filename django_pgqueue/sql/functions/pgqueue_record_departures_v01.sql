@@ -1,5 +1,5 @@
 -- Records that messages left limited channels or queues, or had shared limits: a place is free (max_concurrency,
--- max_share), a live message is gone (max_size).
+-- max_share), a live message is gone (max_size), or the one that waits for tokens (a rate).
 -- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer,
 --   pgqueue_reschedule, pgqueue_retry, pgqueue_take_places.
 -- The caller settles or removes the messages in the same transaction. p_channel_ids has one entry for each message.
@@ -14,7 +14,7 @@ SET enable_bitmapscan = off
 SET jit = off
 AS $$
 BEGIN
-    -- Appends an arrival for each channel with max_concurrency, because a place is free.
+    -- Appends an arrival for each channel with max_concurrency or a rate, which has to be looked at again.
     WITH freed AS (
         -- A channel that stands in line needs an arrival, too: a dequeue that counts its leases at this instant may
         -- park it.
@@ -25,7 +25,7 @@ BEGIN
                 (SELECT l.parked_until IS NULL FROM pgqueue_lane AS l WHERE l.channel_id = c.id
                     ORDER BY l.seq DESC LIMIT 1), false)
         FROM pgqueue_channel AS c
-        WHERE c.id = ANY (p_channel_ids) AND c.max_concurrency IS NOT NULL
+        WHERE c.id = ANY (p_channel_ids) AND (c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL)
     )
     INSERT INTO pgqueue_departure (channel_id, messages)
     SELECT d.channel_id, d.messages

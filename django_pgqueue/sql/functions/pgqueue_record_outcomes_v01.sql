@@ -37,7 +37,7 @@ BEGIN
         LEFT JOIN pgqueue_limit AS c ON c.breaker_id = b.id AND c.channel_id = k.channel_id
         CROSS JOIN LATERAL (
             SELECT coalesce(b.open_until, c.open_until) IS NOT NULL AS open,
-                coalesce(b.closed_at, c.closed_at, '-infinity') AS closed_at
+                coalesce(greatest(b.closed_at, c.closed_at), '-infinity') AS closed_at
         ) AS s
         CROSS JOIN LATERAL (
             SELECT s.open AND EXISTS (SELECT FROM pgqueue_place AS p

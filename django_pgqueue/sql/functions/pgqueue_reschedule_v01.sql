@@ -21,7 +21,7 @@ DECLARE
     v_at timestamptz := greatest(v_now, p_at);
     v_free bigint[];
     v_moved bigint[];
-    v_held bigint[];
+    v_channels bigint[];
 BEGIN
     IF NOT pgqueue_is_valid_time(p_at) THEN
         RETURN QUERY SELECT NULL::bigint, 'invalid',
@@ -40,14 +40,13 @@ BEGIN
         SET dequeue_at = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN m.dequeue_at ELSE v_at END,
             status = CASE WHEN v_at > v_now AND (m.status = 3 OR m.held_until IS NULL) THEN 3 ELSE 1 END,
             held_until = CASE WHEN m.status = 1 AND m.held_until IS NOT NULL THEN v_at END,
-            waits_for = nullif(m.waits_for, -1)
+            waits_for = nullif(m.waits_for, -1), promoted_for = NULL
         WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now OR m.held_until > v_now)
-        RETURNING m.id, CASE WHEN m.held_until IS NOT NULL THEN m.channel_id END AS held_id
+        RETURNING m.id, m.channel_id
     )
-    SELECT array_agg(n.id), array_agg(n.held_id) FILTER (WHERE n.held_id IS NOT NULL) INTO v_moved, v_held
-    FROM moved AS n;
-    IF v_held IS NOT NULL THEN
-        PERFORM pgqueue_record_departures(v_held, false);
+    SELECT array_agg(n.id), array_agg(n.channel_id) INTO v_moved, v_channels FROM moved AS n;
+    IF v_moved IS NOT NULL THEN
+        PERFORM pgqueue_record_departures(v_channels, false);
     END IF;
     IF v_at = v_now THEN
         PERFORM pgqueue_announce(v_moved);

@@ -22,13 +22,15 @@ BEGIN
         RAISE EXCEPTION 'the cost of a message is 1 or more, not %', coalesce(p_cost::text, 'NULL')
             USING ERRCODE = 'PGQ07';
     END IF;
-    SELECT m.* INTO v_message FROM pgqueue_message AS m WHERE m.id = p_id;
-    UPDATE pgqueue_message AS m SET cost = p_cost WHERE m.id = p_id AND m.lease_token = p_token;
+    -- Locks the message first: of two calls at the same time, the second one must know what the first has charged.
+    UPDATE pgqueue_message AS m SET cost = m.cost WHERE m.id = p_id AND m.lease_token = p_token
+    RETURNING m.* INTO v_message;
     IF NOT FOUND THEN
         PERFORM pgqueue_lease_lost(ARRAY[p_id], '{}');
     END IF;
     v_more := p_cost - coalesce(v_message.cost, 1);
     IF v_more <> 0 THEN
+        UPDATE pgqueue_message AS m SET cost = p_cost WHERE m.id = p_id;
         INSERT INTO pgqueue_spent (limit_id, cost)
         SELECT l.id, v_more
         FROM (

@@ -33,6 +33,6 @@ BEGIN
             v_id := pgqueue_breaker_of_channel(v_breaker, v_channel_id);
         END IF;
     END IF;
-    RETURN coalesce(v_id, p_id);
+    RETURN v_id;
 END;
 $$;

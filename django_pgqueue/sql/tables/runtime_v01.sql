@@ -21,7 +21,7 @@
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
---                reclaim; a ready message keeps no place of a shared limit any longer: promote_within
+--                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
 --                between two warnings: may_warn_of_queue

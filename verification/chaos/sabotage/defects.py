@@ -285,14 +285,14 @@ DEFECTS = (
     defect("a promoted message is not announced", "promote", "PERFORM pgqueue_announce(v_ids)", "PERFORM 1", "I13"),
     defect(
         "a free place is not announced", "record_departures",
-        "c.max_concurrency IS NOT NULL\n    )", "false\n    )", "I13",
+        "(c.max_concurrency IS NOT NULL OR c.release_interval IS NOT NULL)\n    )", "false\n    )", "I13",
     ),
     defect(
         "arrivals of a held lane are thrown away", "fold",
         "v_held := v_held || v_arrival.channel_id;\n", "v_places := v_places || v_arrival.places;\n", "I13",
     ),
     defect(
-        "arrivals of a parked lane are thrown away", "fold", "ELSE v_arrival.again END", "ELSE false END", "I13",
+        "arrivals of a parked lane are thrown away", "fold", "ELSE v_arrival.again OR", "ELSE false OR", "I13",
     ),
     defect("arrivals that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
     defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),

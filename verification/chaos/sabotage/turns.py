@@ -2,6 +2,7 @@
 
 DEFECTS  of the turns in which waiting channels get free places: test_turn_defects.py
 KEPT     of the turns in which a channel's messages were set aside: test_kept_turns.py
+COSTLY   of the turn of a message that costs more than is free: test_costly_messages.py
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ DEFECTS = (
     Defect("the turn is not written down", "promote_within", "SET turn = excluded.turn", "SET turn = 0"),
     Defect("a turn has no weight", "promote_within", "coalesce(v_turn.weight, 1) * ", ""),
     Defect(
-        "a place that was given away is given away again", "promote_within",
-        "c.queue <> ALL (v_slow) AND NOT pgqueue_is_parked(a.channel_id)", "false",
+        "a place that was given away is given away again", "promised",
+        "c.queue <> ALL (slow) AND NOT pgqueue_is_parked(a.channel_id)", "false",
     ),
     Defect(
         "a new message does not wait behind the others", "lease_within",
@@ -29,5 +30,19 @@ KEPT = (
         "a channel loses its turn", "dequeue_many", "v_aside < 4 AND", "false AND",
         also=(("lease_one", "IF v_id IS NULL THEN", "IF false THEN"),),
     ),
-    Defect("a channel has one turn after the other", "dequeue_many", "v_aside < 4 AND clock_timestamp() < v_until THEN", "true THEN"),
+    Defect(
+        "a channel has one turn after the other", "dequeue_many",
+        "v_aside < 4 AND clock_timestamp() < v_until THEN", "true THEN",
+    ),
+)  # fmt: skip
+COSTLY = (
+    Defect(
+        "cheaper messages that wait overtake the one whose turn it is", "promote_within",
+        "v_new, v_room.tokens::numeric, v_room.burst, NULL, v_room.cost, v_room.max_cost",
+        "v_new, NULL, NULL, NULL, NULL, NULL",
+    ),
+    Defect(
+        "new messages overtake one that costs more", "hold_limit",
+        " OR sum(n.cost) >= least(v_room.cost, v_room.tokens)", "",
+    ),
 )  # fmt: skip
