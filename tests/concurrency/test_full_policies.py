@@ -8,7 +8,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.sessions import PATIENT, Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, settle
 
 DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
@@ -27,7 +27,7 @@ def test_each_of_sixteen_racing_enqueuers_drops_another_message(
 ) -> None:
     make_channel(session, "small", max_size=5, full_policy="drop_oldest")
     fill(session, "small", 4)
-    racers = [connect(autocommit=True) for _ in range(16)]
+    racers = [connect(autocommit=True, options=PATIENT) for _ in range(16)]
 
     answers = together(*(lambda racer=racer: ask(racer) for racer in racers))
 
@@ -157,7 +157,7 @@ def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
     make_channel(session, "b", max_size=9)
     oldest = enqueue(session, "a")
     enqueue(business, "b")
-    producer = connect(autocommit=True)
+    producer = connect(autocommit=True, options=PATIENT)
     both = "SELECT array_agg(outcome) FROM pgqueue_enqueue_many('{w,w}', '{1,2}', '{a,b}', p_partial => %s)"
 
     for partial in (False, True):
@@ -184,7 +184,7 @@ def test_one_insert_into_many_channels_takes_all_counts_before_it_drops(
     make_channel(session, "b", max_size=9)
     oldest = enqueue(session, "a")
     enqueue(business, "b")
-    producer = connect(autocommit=True)
+    producer = connect(autocommit=True, options=PATIENT)
 
     def insert() -> int:
         query = "INSERT INTO pgqueue_message (channel_id, handler) SELECT c.id, 'work' FROM pgqueue_channel AS c"

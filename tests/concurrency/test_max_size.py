@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.sessions import PATIENT, Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle
 
 
@@ -22,7 +22,7 @@ def test_sixteen_enqueuers_race_for_the_last_place(
 ) -> None:
     make_channel(session, "small", max_size=5, full_policy=policy)
     fill(session, "small", 4)
-    racers = [connect(autocommit=True) for _ in range(16)]
+    racers = [connect(autocommit=True, options=PATIENT) for _ in range(16)]
 
     answers = together(*(lambda racer=racer: answer(racer) for racer in racers))
 
@@ -65,7 +65,7 @@ def test_one_statement_for_many_channels_takes_them_in_order(session: Session, c
     names = ["c", "a", "d", "b"]
     for name in names:
         make_channel(session, name, max_size=10_000)
-    writers = [connect(autocommit=True) for _ in range(4)]
+    writers = [connect(autocommit=True, options=PATIENT) for _ in range(4)]
 
     def write(place: int) -> None:
         order = names[place:] + names[:place]
@@ -103,7 +103,7 @@ def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(
 ) -> None:
     make_channel(session, "small", max_size=2)
     fill(session, "small", 1)
-    waiter = connect(autocommit=True)
+    waiter = connect(autocommit=True, options=PATIENT)
     enqueue(business, "small")
 
     def commit() -> None:

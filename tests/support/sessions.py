@@ -15,6 +15,8 @@ Session = psycopg.Connection[Any]
 Connect = Callable[..., Session]
 # A session that has to wait for a lock fails instead.
 IMPATIENT = "-c lock_timeout=500ms -c statement_timeout=60s"
+# A session whose enqueues wait for those before them for as long as a busy machine needs.
+PATIENT = "-c pgqueue.enqueue_wait=120s"
 
 
 def one(session: Session, statement: str, *parameters: Any) -> Any:

@@ -232,7 +232,7 @@ def test_deadlocked_handlers_are_retried(start: Callable[..., Any]) -> None:
 
 def test_heartbeats_go_on_while_a_handler_is_busy(start: Callable[..., Any]) -> None:
     message = script(["mark", "running"], ["await", "go"], ["effect"], handler=ATOMIC)
-    worker = start(lease=timedelta(seconds=0.6), maintenance=True)
+    worker = start(lease=timedelta(seconds=3), maintenance=True)
     eventually(lambda: marks("running"))
     before = Message.objects.get(id=message).lease_expires_at
     eventually(lambda: Message.objects.get(id=message).lease_expires_at > before + timedelta(seconds=1))

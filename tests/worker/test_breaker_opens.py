@@ -81,11 +81,13 @@ def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, regi
     calls = Calls(1)
     register("guarded", calls.thread)
     breaker_set("guarded", Breaker(failures=100, per="channel"))
-    enqueue_many([NewMessage(handler="guarded")])
-    start(concurrency=1, batch=10, listen="default")
-    eventually(lambda: calls.count == 1 and not Message.objects.filter(status=LEASED).exists())
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1)])
+    start(once=True).join()
+    assert calls.count == 1
 
     enqueue_many([NewMessage(handler="guarded", channel=channel) for channel in ("default", "other") * 3])
+    # One dequeue takes all, however long the first call took.
+    start(concurrency=1, once=True, batch=10, listen="default")
     eventually(lambda: Message.objects.filter(status=LEASED).count() == 6)
     held = set(Message.objects.filter(status=LEASED, channel__name="other").values_list("id", flat=True))
     breaker_open("guarded", channel="default")
@@ -164,3 +166,10 @@ def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) ->
     assert [execution.delivery.id for execution in put] == [1]
     [started] = buffer.put.call_args.args
     assert [delivery.id for delivery in started] == [2]
+
+    assert not dispatch.tend()  # as before each dequeue: what a later one brings has been allowed to try
+    dispatch.put([replace(DELIVERY, id=3, handler="guarded")])
+
+    [started] = buffer.put.call_args.args
+    assert [delivery.id for delivery in started] == [3]
+    assert len(put) == 1

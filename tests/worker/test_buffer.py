@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +12,7 @@ from django_pgqueue import Delivery
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
 from tests.support.deliveries import DELIVERY
+from tests.support.waiting import eventually
 
 
 def deliveries(count: int, **fields: object) -> list[Delivery]:
@@ -56,7 +56,7 @@ def test_a_batch_leaves_work_to_the_other_slots(make: Callable[..., Buffer]) -> 
     buffer = make(concurrency=2, together=50)
     with ThreadPoolExecutor(2) as slots:
         taken = [slots.submit(buffer.take) for _ in range(2)]
-        time.sleep(0.05)  # both wait for work
+        eventually(lambda: buffer._idle == 2, problem="they do not both wait for work")
         buffer.put(deliveries(40))
         assert [len(future.result()) for future in taken] == [20, 20]
 

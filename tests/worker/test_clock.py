@@ -13,7 +13,7 @@ from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.support.sql import sql
 from tests.support.waiting import eventually
-from tests.worker.conftest import Process, effects, marks, script, scripts, where
+from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
 
 
 @pytest.mark.parametrize("offset", ["+1h", "-1h"])
@@ -32,9 +32,9 @@ def test_a_worker_whose_clock_is_an_hour_off_works_like_any_other(
         script(["fresh", ["defer", 0.5, {"step": 1}]], ["effect"]),
     ]
     later = script(["effect"], delay=timedelta(minutes=50))
-    long = script(["mark", "running"], ["sleep", 5])
+    long = script(["mark", "running"], ["await", "go"])
     worker = spawn(
-        "--lease", "1", processes=processes,
+        "--lease", "2", processes=processes,
         LD_PRELOAD=faketime, FAKETIME=offset, FAKETIME_DONT_FAKE_MONOTONIC="1", FAKETIME_DONT_RESET="1",
     )  # fmt: skip
     eventually(lambda: ArchivedMessage.objects.count() == len(messages))
@@ -42,10 +42,11 @@ def test_a_worker_whose_clock_is_an_hour_off_works_like_any_other(
     eventually(lambda: marks("running"))
     expires_at = Message.objects.get(id=long).lease_expires_at
     eventually(lambda: Message.objects.get(id=long).lease_expires_at > expires_at + timedelta(seconds=1))
-    soon_over = "SELECT lease_expires_at < clock_timestamp() + interval '2 s' FROM pgqueue_message WHERE id = %s"
+    soon_over = "SELECT lease_expires_at < clock_timestamp() + interval '3 s' FROM pgqueue_message WHERE id = %s"
     assert sql(soon_over, long) == [(True,)]
     seen = "SELECT clock_timestamp() - heartbeat_at BETWEEN '0' AND '1 minute' FROM pgqueue_worker"
     assert set(sql(seen)) == {(True,)}
+    mark("go")
     eventually(lambda: where(long) == "completed")
     assert where(later) == "live: scheduled"
     assert later not in dict(effects())

@@ -110,13 +110,13 @@ def test_children_of_a_killed_supervisor_are_gone_before_their_leases(spawn: Spa
 
 
 def test_a_handler_that_holds_the_gil_keeps_its_lease(spawn: Spawn) -> None:
-    message = script(["mark", "running"], ["hold the GIL", 4], ["effect"])
-    spawn("--lease", "1", processes=1)
-    another = spawn("--lease", "1", processes=1)
+    message = script(["mark", "running"], ["hold the GIL", 6], ["effect"])
+    spawn("--lease", "2", processes=1)
+    another = spawn("--lease", "2", processes=1)
     eventually(lambda: where(message) == "completed")
     assert effects() == [(message, 1)]
     assert marks("running") == 1
-    assert "lease" not in another.log.replace("lease 1 s", "")
+    assert "lease" not in another.log.replace("lease 2 s", "")
 
 
 def test_messages_behind_a_handler_that_holds_the_gil_are_given_to_others(spawn: Spawn) -> None:

@@ -110,7 +110,7 @@ def test_a_message_that_a_session_locked_does_not_starve_the_heartbeats_of_the_o
     start: Start, connect: Connect
 ) -> None:
     locked, other = scripts(2, ["effect"], ["await", "go"])
-    worker = start(concurrency=2, lease=timedelta(seconds=1), maintenance=True)
+    worker = start(concurrency=2, lease=timedelta(seconds=3), maintenance=True)
     eventually(lambda: len(effects()) == 2)
     session = connect()
     session.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [locked])

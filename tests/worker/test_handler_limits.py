@@ -84,7 +84,7 @@ def test_messages_behind_them_do_not_wait(start: Start, register: Register, asyn
         go.wait(PATIENCE_SECONDS)
 
     async def task(delivery: Delivery) -> None:
-        await asyncio.to_thread(go.wait, 30)
+        await asyncio.to_thread(go.wait, PATIENCE_SECONDS)
 
     register("limited", task if asynchronous else thread, concurrency=1)
     slow = scripts(12, handler="limited")

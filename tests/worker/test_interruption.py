@@ -53,8 +53,8 @@ class TestInterruption:
         run = make_run(0.0)
 
         def translate(argument: None) -> None:
-            threading.Timer(0.01, run.interrupt).start()
             try:
+                threading.Timer(0.01, run.interrupt).start()
                 spin(argument)
             except HandlerTimeout:
                 raise ValueError("nothing to see here") from None

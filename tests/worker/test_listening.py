@@ -27,9 +27,15 @@ from tests.worker.conftest import effects, script, scripts, where
 Start = Callable[..., Any]
 # Longer than any test waits: a worker that wakes up did so for another reason.
 NEVER = timedelta(minutes=5)
-# Those that listen: their last statement asked which breakers are open.
+# Those that listen: their last statement asked which breakers are open, or whether the server is still there.
 LISTENERS = (
-    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE '%%pgqueue_limit%%'"
+    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%'"
+    " AND (query LIKE '%%pgqueue_limit%%' OR query = 'SELECT 1')"
+)
+# Those that have looked: after an empty look, a producer asks when it has to look again.
+HAVE_LOOKED = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
+    " AND query ~ '^SELECT pgqueue_(is_contended|next_due)'"
 )
 
 
@@ -39,10 +45,7 @@ def sleepers() -> int:
 
 def asleep() -> bool:
     """A worker has said that it sleeps, and looked once more after that."""
-    if not sleepers():
-        return False
-    time.sleep(0.1)
-    return True
+    return bool(sleepers() and sql(HAVE_LOOKED))
 
 
 def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
@@ -120,8 +123,11 @@ def test_once_ends_although_another_transaction_holds_what_there_is(start: Start
 def test_no_notification_is_sent_while_no_worker_sleeps(start: Start, connect: Connect) -> None:
     session = connect(autocommit=True)
     session.execute("LISTEN pgqueue")
-    start(listen="default", poll_interval=NEVER).stop()
-    eventually(lambda: not sleepers())
+    worker = start(listen="default", poll_interval=NEVER)
+    eventually(sleepers)
+    worker.stop()
+    worker.join()
+    assert not sleepers()
     script()
     assert list(session.notifies(timeout=0.2)) == []
 
@@ -244,10 +250,10 @@ def test_a_listener_that_lost_its_connection_comes_back(start: Start, caplog: py
 def test_a_message_that_was_enqueued_without_a_listener_is_found_after_the_reconnect(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     eventually(asleep)
+    [[listener]] = eventually(lambda: sql(LISTENERS))
     # In one transaction: when the message appears, the listener is gone, and no notification was sent.
     with transaction.atomic():
         sql("SET LOCAL pgqueue.notify = off")
-        [[listener]] = sql(LISTENERS)
         sql("SELECT pg_terminate_backend(%s)", listener)
         message = script(["effect"])
     eventually(lambda: effects() == [(message, 1)])

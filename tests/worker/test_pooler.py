@@ -60,7 +60,7 @@ def test_workers_behind_a_pooler_do_everything_and_leave_nothing_behind(
         script(["effect"], ["first", ["fail", "once"]]),
         script(["fresh", ["defer", 0.1, {"step": 1}]], ["effect"]),
     ]
-    arguments = ["--notify", "never", "--poll-interval", "0.2", "--lease", "1.5"]
+    arguments = ["--notify", "never", "--poll-interval", "0.2", "--lease", "3"]
     worker = spawn(*arguments, processes=processes, DATABASE_URL=pooled)
     eventually(lambda: ArchivedMessage.objects.count() == len(messages))
     assert {where(message) for message in messages} == {"completed"}

@@ -47,7 +47,7 @@ def test_a_signal_finishes_what_runs_and_gives_back_what_waits(spawn: Spawn, num
 
 def test_leases_live_until_the_last_handler_has_ended(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "go"])
-    worker = spawn("--lease", "0.6", "--concurrency", "1")
+    worker = spawn("--lease", "2", "--concurrency", "1")
     eventually(lambda: effects())
     worker.signal(signal.SIGTERM)
     eventually(lambda: "stopping" in worker.log)

@@ -54,7 +54,7 @@ def test_a_signal_stops_all_processes_and_nothing_is_lost(spawn: Spawn, number: 
 
 def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "go"])
-    worker = spawn("--lease", "0.6", processes=1)
+    worker = spawn("--lease", "2", processes=1)
     eventually(lambda: effects())
     worker.signal(signal.SIGTERM)
     eventually(lambda: "stopping" in worker.log)

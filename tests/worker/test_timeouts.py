@@ -237,7 +237,8 @@ def test_an_atomic_handler_that_was_given_up_commits_nothing(start: Start, regis
                         return
                     time.sleep(0.01)
 
-    register("stubborn", stubborn, timeout=timedelta(seconds=0.5), atomic=True)
+    # The second attempt has to end within the timeout, on a new connection.
+    register("stubborn", stubborn, timeout=timedelta(seconds=2), atomic=True)
     message = script(handler="stubborn")
     worker = start(concurrency=1, grace=SHORT, maintenance=True)
     eventually(lambda: ArchivedMessage.objects.filter(id=message).exists())

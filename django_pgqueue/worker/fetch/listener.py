@@ -14,6 +14,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.backoff import pause
+from django_pgqueue.sql.prepared import is_direct
 from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
@@ -83,7 +84,7 @@ class Listener:
             try:
                 connection.connect()
                 session = connection.connection
-                pooled = session.execute("SELECT pg_backend_pid()").fetchone() != (session.info.backend_pid,)
+                direct = is_direct(session)
                 session.execute("LISTEN pgqueue; LISTEN pgqueue_breaker")
                 failures = 0
                 self._outage.ended(LISTENER)
@@ -91,7 +92,7 @@ class Listener:
                 for opened in session.execute(OPEN_BREAKERS).fetchall():
                     self._on_breaker(*opened)
                 self._wake()
-                if pooled and not self._hears(session):
+                if not direct and not self._hears(session):
                     self._log_deaf()
                     session.execute("UNLISTEN *")
                     connection.close()

@@ -17,15 +17,21 @@ from django_pgqueue.worker.served import ServedQueues
 VAIN_NOTIFICATIONS = 3
 WITHDRAWN_SECONDS = 0.1
 LONGEST_WITHDRAWN_SECONDS = 0.4
+# Meanwhile it looks by itself: the others may have no free slot any more.
+WITHDRAWN_LOOK_SECONDS = 0.05
 
 
 class Notifications:
     """Hold the producer's announcement in the table of waiting workers, which enqueue reads to decide on a NOTIFY.
 
     Only the thread of the producer uses it, except for :meth:`hear`. Without ``options.listen`` it announces nothing.
+    ``clock``: as time.monotonic(), in seconds.
     """
 
-    def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
+    def __init__(
+        self, options: WorkerOptions, served: ServedQueues, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         self._options = options
         self._served = served
         self._poll = options.poll_interval.total_seconds()
@@ -34,11 +40,11 @@ class Notifications:
         self._answered = False
         self._vain = 0
         self._withdrawals = 0
-        self._withdrawn = False
+        self._withdrawn_until = 0.0
 
     def hear(self) -> bool:
         """Record a notification; from any thread. Returns False while notifications are left to other workers."""
-        if self._withdrawn:
+        if self._is_withdrawn:
             return False
         self._heard = True
         return True
@@ -53,10 +59,22 @@ class Notifications:
         self._vain = 0 if found else self._vain + self._answered
         self._withdrawals = 0 if found else self._withdrawals
 
+    def leave_to_others(self) -> bool:
+        """Withdraw the announcement for a while if other workers have answered the last notifications first.
+
+        Returns whether it is withdrawn; never with notify "always".
+        """
+        if self._options.notify != "always" and self._vain >= (1 if self._withdrawals else VAIN_NOTIFICATIONS):
+            seconds = min(LONGEST_WITHDRAWN_SECONDS, WITHDRAWN_SECONDS * 2.0 ** min(self._withdrawals, 10))
+            self._vain = 0
+            self._withdrawals += 1
+            self._withdrawn_until = self._clock() + seconds * random.uniform(0.8, 1.2)
+            self.renounce()
+        return self._is_withdrawn
+
     @property
-    def are_vain(self) -> bool:
-        """Return whether other workers have answered the last notifications first. Never with notify "always"."""
-        return self._vain >= (1 if self._withdrawals else VAIN_NOTIFICATIONS) and self._options.notify != "always"
+    def _is_withdrawn(self) -> bool:
+        return self._clock() < self._withdrawn_until
 
     @property
     def are_announced(self) -> bool:
@@ -65,7 +83,7 @@ class Notifications:
 
     def announce(self) -> bool:
         """Announce that this worker wants notifications. Returns False if an earlier announcement still holds."""
-        now = time.monotonic()
+        now = self._clock()
         if self._options.listen is None or self._announced_until >= now + self._poll:
             return False
         period = 2 * self._poll + 1
@@ -78,16 +96,6 @@ class Notifications:
         if self.are_announced:
             self._write(timedelta(0))
             self._announced_until = 0.0
-
-    def leave_to_others(self, sleep: Callable[[float], object]) -> None:
-        """Withdraw the announcement and call ``sleep`` with a number of seconds, so that others are notified."""
-        seconds = min(LONGEST_WITHDRAWN_SECONDS, WITHDRAWN_SECONDS * 2.0 ** min(self._withdrawals, 10))
-        self._vain = 0
-        self._withdrawals += 1
-        self.renounce()
-        self._withdrawn = True
-        sleep(seconds * random.uniform(0.8, 1.2))
-        self._withdrawn = False
 
     def _write(self, period: timedelta) -> None:
         wait(self._options.name, self._served.names, period, using=self._options.using)

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import dequeue
 from django_pgqueue.models import Message, Queue
+from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.flood import Flood
-from django_pgqueue.worker.fetch.notifications import Notifications
+from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, Notifications
 from django_pgqueue.worker.fetch.upcoming import Upcoming
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
@@ -28,6 +29,9 @@ DRAIN_INTERVAL_SECONDS = 0.05
 # The time between looks while messages trickle in: a dequeue of several messages costs little more than that of one.
 # The processes of a supervisor share it: each looks less often, all of them together as often as one would.
 REST_SECONDS = 0.003
+# The time between the look for one message and that for more: only one thread runs at a time, and this leaves the turn
+# to the thread of the handler.
+HANDLER_FIRST_SECONDS = 0.0003
 # With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
 
@@ -101,7 +105,7 @@ class Producer:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        dedicate_connection(self._options.using)
+        prepare_statements(dedicate_connection(self._options.using))
         while not self._stopped:
             self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
         self._outage.retry_until_success(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
@@ -111,7 +115,7 @@ class Producer:
 
         Raises the database's error.
         """
-        self._rest()
+        rested = self._rest()
         # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
         if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
@@ -124,12 +128,21 @@ class Producer:
             self._dispatch.tend()
             self._wake.wait(self._poll)
             return 0
-        room = self._options.batch if self._options.once else self._dispatch.room()
+        room = self._dispatch.room()
+        if self._options.once:
+            room = self._options.batch
         looked_at = time.monotonic()
-        # A notification is mostly for one message, and a dequeue of one takes the short way in the database.
-        found = self.look(1 if notified and not self._options.once else room) if room else 0
-        self._rest_until = looked_at + self._rest_seconds if found < room else 0.0
-        self._notifications.looked(found)
+        # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the
+        # database. If there are more, the next look takes them.
+        single = notified and not rested and not self._options.once
+        wanted = min(room, 1) if single else room
+        found = self.look(wanted) if room else 0
+        if found < wanted:
+            self._rest_until = looked_at + self._rest_seconds
+        else:
+            self._rest_until = time.monotonic() + HANDLER_FIRST_SECONDS if single else 0.0
+        if room:
+            self._notifications.looked(found)
         self._flood.looked(found)
         if self._options.once:
             self._once(found)
@@ -143,11 +156,15 @@ class Producer:
             self._wake.wait(self._poll)
         return found
 
-    def _rest(self) -> None:
-        """Wait for the rest of the time after a look that emptied the queues, so that messages come in groups."""
+    def _rest(self) -> bool:
+        """Wait for the rest of the time after a look that emptied the queues, so that messages come in groups.
+
+        Returns whether some of that time was left.
+        """
         left = self._rest_until - time.monotonic()
         if left > 0:
             time.sleep(min(left, self._rest_seconds))
+        return left > 0
 
     def _log_paused(self) -> None:
         """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
@@ -190,8 +207,8 @@ class Producer:
         self._dispatch.give_back(deliveries)
 
     def _fall_asleep(self, room: int) -> None:
-        if self._notifications.are_vain:
-            self._notifications.leave_to_others(self._wake.wait)
+        if self._notifications.leave_to_others():
+            self._wake.wait(WITHDRAWN_LOOK_SECONDS)
             return
         if self._flood.may_go_on():
             # An announcement would cost each enqueuer a lock.

@@ -65,7 +65,8 @@ class Buffer:
                 self._idle -= 1
             _, taken = found
             self.running += len(taken)
-            room = self._waiting.room(self.running)
+            # A message that is taken still counts, so only the last one makes room.
+            room = 0 if self._waiting else self._waiting.room(self.running)
         if room:
             self._wake()
         return taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -25,8 +26,6 @@ CAREFUL_SECONDS = 0.5
 LONGEST_CAREFUL_SECONDS = 2.0
 # With --once and --drain nothing goes back, so at most this many messages may wait for handlers with a limit.
 MOST_PARKED_MESSAGES = 1000
-# A dequeue that was under way when a breaker opened brings its messages within this time.
-UNDER_WAY_SECONDS = 0.5
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
 NOT_STARTED = Defer()
 # Gives a message back for another worker, or for this one when there is room.
@@ -67,7 +66,10 @@ class Dispatch:
         self._careful = CAREFUL_SECONDS
         self._careful_until = time.monotonic() + CAREFUL_SECONDS
         self._async_until = 0.0
-        self._withdrawn: list[tuple[float, Callable[[Delivery], bool]]] = []
+        # The withdrawals since the present dequeue began, which may bring more of such messages.
+        self._withdrawn: list[Callable[[Delivery], bool]] = []
+        # A message is either put before a withdrawal, which finds it, or after it.
+        self._lock = threading.Lock()
 
     @property
     def running(self) -> int:
@@ -82,8 +84,13 @@ class Dispatch:
         return 0 if self.tend() else min(self._room(), self._board.free // 2)
 
     def tend(self) -> bool:
-        """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
-        return self._suspects.block()
+        """Start the next suspect if it may start now. Returns whether no other message may be dequeued.
+
+        The producer calls it before each dequeue, which knows of the breakers that have opened until now.
+        """
+        with self._lock:
+            self._withdrawn.clear()
+            return self._suspects.block()
 
     def _room(self) -> int:
         if self._limits.parked() >= MOST_PARKED_MESSAGES:
@@ -117,10 +124,12 @@ class Dispatch:
 
     def put(self, deliveries: list[Delivery]) -> None:
         """Take dequeued messages: start them, or keep those that must run alone."""
-        if self._withdrawn:
-            deliveries = self._without_withdrawn(deliveries)
-        if others := self._suspects.keep(deliveries):
-            self._start(others)
+        others = self._suspects.keep(deliveries)
+        with self._lock:
+            if self._withdrawn:
+                others = self._without_withdrawn(others)
+            if others:
+                self._start(others)
 
     def _start(self, deliveries: list[Delivery]) -> None:
         deliveries, back = self._limits.split(deliveries)
@@ -170,27 +179,26 @@ class Dispatch:
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match and were not started, and return them. From any thread.
 
-        Those that a dequeue brings within UNDER_WAY_SECONDS go back, too: it may have been under way.
+        Those that a dequeue brings which is under way go back, too.
         """
-        # The only place that changes the list, so that no other thread loses what this one adds.
-        self._withdrawn = [*self._recently_withdrawn(), (time.monotonic() + UNDER_WAY_SECONDS, matches)]
-        # The limits first: a message that leaves a buffer makes room for the next one of its handler.
-        parked = [*self._suspects.withdraw(matches), *self._limits.withdraw(matches)]
-        waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
+        with self._lock:
+            self._withdrawn.append(matches)
+            # The limits first: a message that leaves a buffer makes room for the next one of its handler.
+            parked = [*self._suspects.withdraw(matches), *self._limits.withdraw(matches)]
+            waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
         for delivery in waiting:
             self._limits.gone(delivery)
         return [*parked, *waiting]
 
-    def _recently_withdrawn(self) -> list[tuple[float, Callable[[Delivery], bool]]]:
-        now = time.monotonic()
-        return [each for each in self._withdrawn if each[0] > now]
-
     def _without_withdrawn(self, deliveries: list[Delivery]) -> list[Delivery]:
-        recent = self._recently_withdrawn()
-        late = {delivery.id for delivery in deliveries if any(matches(delivery) for _, matches in recent)}
-        if late:
-            self.give_back([delivery for delivery in deliveries if delivery.id in late])
-        return [delivery for delivery in deliveries if delivery.id not in late]
+        """Give back what was withdrawn while the dequeue was under way, also new suspects. Returns the others."""
+
+        def is_withdrawn(delivery: Delivery) -> bool:
+            return any(matches(delivery) for matches in self._withdrawn)
+
+        if back := [*self._suspects.withdraw(is_withdrawn), *filter(is_withdrawn, deliveries)]:
+            self.give_back(back)
+        return [delivery for delivery in deliveries if not is_withdrawn(delivery)]
 
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""

@@ -92,13 +92,15 @@ class Completer:
         """Wait for executions and collect more for COLLECT_SECONDS. Returns them, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
-        until = time.monotonic() + COLLECT_SECONDS
+        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES:
+            # A wait for the next one would wake this thread for each message.
+            time.sleep(COLLECT_SECONDS)
         while part is not None:
             found += part
             if len(found) >= MOST_OUTCOMES:
                 return found, True
             try:
-                part = self._outcomes.get(timeout=max(0.0, until - time.monotonic()))
+                part = self._outcomes.get_nowait()
             except Empty:
                 return found, True
         return found, False
