@@ -2,16 +2,20 @@
 -- need no more than the look here: they have no limit, and the breaker of their handler is closed.
 -- Caller: pgqueue_dequeue.
 -- p_id: locked by the caller; p_now: its reading of the clock. The settings of the caller pin the plan.
--- Returns the id if the message may be leased, else NULL.
+-- Returns the id if the message may be leased; 0: it stays ready, because another transaction holds its limit, and the
+--   caller would only find it again; NULL: it was set aside.
 -- Locks: as pgqueue_lease_within.
 CREATE FUNCTION pgqueue_lease_one(p_id bigint, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    RETURN CASE
-        WHEN EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN (pgqueue_lease_within(ARRAY[p_id], p_now))[1]
-        ELSE p_id
-    END;
+    IF NOT EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN
+        RETURN p_id;
+    ELSIF pgqueue_lease_within(ARRAY[p_id], p_now) = '{}' THEN
+        -- The sum keeps the index of promoted messages out.
+        RETURN (SELECT 0 FROM pgqueue_message AS m WHERE m.id = p_id AND m.promoted_for + 0 = -1);
+    END IF;
+    RETURN p_id;
 END;
 $$;

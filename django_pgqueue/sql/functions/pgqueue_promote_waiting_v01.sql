@@ -10,19 +10,22 @@ RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    -- Begins at another limit in each call, so that none is left out for good.
+    v_first bigint := floor(random() * (SELECT max(l.id) + 1 FROM pgqueue_limit AS l));
     v_limit_id bigint;
     v_ids bigint[] := '{}';
 BEGIN
     FOR v_limit_id IN
-        -- Begins at another limit in each call, so that none is left out for good.
-        SELECT n.id FROM pgqueue_waiting_limits(
-            (SELECT floor(random() * (l.id + 1))::bigint FROM pgqueue_limit AS l ORDER BY l.id DESC LIMIT 1),
-            16) AS n (id)
+        SELECT n.id FROM pgqueue_waiting_limits(v_first, 16) AS n (id)
         UNION
         SELECT n.id FROM pgqueue_waiting_limits(0, 16) AS n (id)
         LIMIT 16
     LOOP
         EXIT WHEN cardinality(v_ids) >= p_most;
+        -- This look needs no lock: a dequeue that finds the limit full writes nothing, and is in nobody's way.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_limit_room(l, p_now) AS r
+            WHERE l.id = v_limit_id AND (r.places < 1 OR r.cost < 1 OR r.tokens < 1));
         v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);
     END LOOP;
     IF v_ids <> '{}' THEN
