@@ -112,6 +112,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_is_limited", 1),
         InstallFunction("pgqueue_is_parked", 1),
         InstallFunction("pgqueue_is_valid_time", 1),
+        InstallFunction("pgqueue_keep_turns", 1),
         InstallFunction("pgqueue_lane_is_held", 1),
         InstallFunction("pgqueue_last_floor", 1),
         InstallFunction("pgqueue_late_arrivals", 1),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.support.sessions import Session, one
-from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, send, settle
+from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, send, settle, tick
 from tests.support.waiting import eventually
 
 
@@ -129,6 +129,22 @@ def test_a_backlog_behind_a_full_limit_leaves_the_line_in_a_few_calls(session: S
     assert {other} in calls
     waiting = "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for IS NOT NULL AND status = 3"
     assert one(session, waiting) == others
+
+
+def test_messages_that_were_made_ready_leave_the_line_when_the_limit_is_lowered(session: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    [first] = send(session, "a", 1)
+    assert [taken.id for taken in dequeue(session)] == [first]
+    others = send(session, "a", 1_000)
+    [plain] = enqueue_many(session, "a")
+    limit_set(session, "stripe", max_concurrency=None)
+    while one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL"):
+        tick(session)
+    limit_set(session, "stripe", max_concurrency=1)
+
+    calls = [{taken.id for taken in dequeue(session)} for _ in range(10)]
+    assert {plain} in calls
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") == len(others)
 
 
 def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -> None:

@@ -38,6 +38,7 @@ DRAIN_WITHIN = 8.0
 PACE = 40
 # Messages of one channel before the storm: more than another one may wait for.
 TRICKLE = 120
+SHARED_LIMIT = {"max_concurrency": 3, "max_cost": 10}
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Storm:
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
         with self.session() as session:
-            prepare(session, CHANNELS, self.options.get("shared_limit", 3))
+            prepare(session, CHANNELS, self.options.get("shared_limit", SHARED_LIMIT))
             if "queue_limit" in self.options:
                 limit_queue(session, self.options["queue_limit"])
         driver = Recorder(self.folder, "driver")
@@ -164,12 +165,14 @@ def watch(actors: list[Actor], over: threading.Event) -> None:
         actor.end()
 
 
-def prepare(session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]], shared: int = 3) -> None:
-    """The triggers, the channels with their limits, a shared limit of so many leases, and a breaker."""
+def prepare(
+    session: psycopg.Connection[Any], channels: dict[str, dict[str, Any]], shared: dict[str, Any] = SHARED_LIMIT
+) -> None:
+    """The triggers, the channels with their limits, a shared limit, and a breaker."""
     audit.install(session)
     for name, limits in channels.items():
         session.execute("SELECT pgqueue_channel_set('default', %s, p_limits => %s)", (name, json.dumps(limits)))
-    session.execute("SELECT pgqueue_limit_set(%s, %s)", (SHARED, json.dumps({"max_concurrency": shared})))
+    session.execute("SELECT pgqueue_limit_set(%s, %s)", (SHARED, json.dumps(shared)))
     session.execute("SELECT pgqueue_breaker_set(%s, %s)", (FLAKY, json.dumps(BREAKER)))
 
 

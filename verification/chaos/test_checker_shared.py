@@ -118,6 +118,51 @@ def test_i20_the_second_limit_of_a_message_counts_and_that_of_another_does_not()
     assert "limit limit 2: 2 leases" in only(story, "I20")
 
 
+def costly(story: Story, *costs: int) -> None:
+    """Messages 1, 2, … of these costs, each on a channel of its own, with one limit."""
+    for message, cost in enumerate(costs, 1):
+        story.channel(message)
+        story.create(message, channel=message, detail={"limits": [1], "cost": cost})
+
+
+def test_i23_leases_that_cost_more_than_the_shared_limit_allows() -> None:
+    story = Story()
+    story.limit(1, max_cost=5)
+    costly(story, 3, 2, 1)
+    for message in (1, 2):
+        story.lease(message, f"token of {message}")
+    assert violated(story).get("I23") is None
+    story.lease(3, "token of 3")
+    for message in (1, 2, 3):
+        story.complete(message)
+    assert only(story, "I23") == "limit limit 1: leases cost 6 after transaction 110, 5 allowed"
+
+
+def test_i23_a_message_that_costs_more_than_the_limit_runs_alone() -> None:
+    story = Story()
+    story.limit(1, max_cost=5)
+    costly(story, 7, 1)
+    story.lease(1, "a")
+    story.complete(1)
+    story.lease(2, "b")
+    assert violated(story).get("I23") is None
+    story.give_back(2)
+    story.lease(1 + 1, "c")
+    story.complete(2)
+    assert violated(story) == {}
+
+
+def test_i23_a_message_beside_one_that_costs_more_than_the_limit() -> None:
+    story = Story()
+    story.limit(1, max_cost=5)
+    costly(story, 7, 1)
+    story.lease(1, "a")
+    story.lease(2, "b")
+    story.complete(1)
+    story.complete(2)
+    assert "leases cost 8" in only(story, "I23")
+
+
 def waits_for_a_limit(*, ordered: bool) -> Story:
     """The limit of message 1 is full when its turn comes. The second message is more urgent, and comes later."""
     story = Story()

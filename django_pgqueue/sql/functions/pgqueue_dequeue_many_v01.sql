@@ -37,6 +37,9 @@ BEGIN
                 v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token, p_patient => v_aside = 0) AS l;
             GET DIAGNOSTICS v_leased = ROW_COUNT;
             v_count := v_count + v_leased;
+            IF v_leased < cardinality(v_taken.ids) AND v_aside < 4 AND clock_timestamp() < v_until THEN
+                PERFORM pgqueue_keep_turns(v_taken.ids);
+            END IF;
             -- Another dequeue holds the limit of a message that stays ready: this one would only find it again.
             EXIT WHEN v_leased < cardinality(v_taken.ids) AND EXISTS (
                 SELECT FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id

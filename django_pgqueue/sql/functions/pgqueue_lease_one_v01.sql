@@ -3,8 +3,8 @@
 -- Caller: pgqueue_dequeue.
 -- p_id: locked by the caller; p_now: its reading of the clock. The settings of the caller pin the plan.
 -- Returns the id if the message may be leased; 0: it stays ready, because another transaction holds its limit, and the
---   caller would only find it again; NULL: it was set aside.
--- Locks: as pgqueue_lease_within.
+--   caller would only find it again; NULL: it was set aside. In both cases its channel keeps its turn.
+-- Locks: as pgqueue_lease_within and pgqueue_keep_turns.
 CREATE FUNCTION pgqueue_lease_one(p_id bigint, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -13,6 +13,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN
         RETURN p_id;
     ELSIF pgqueue_lease_within(ARRAY[p_id], p_now) = '{}' THEN
+        PERFORM pgqueue_keep_turns(ARRAY[p_id]);
         -- The sum keeps the index of promoted messages out.
         RETURN (SELECT 0 FROM pgqueue_message AS m WHERE m.id = p_id AND m.promoted_for + 0 = -1);
     END IF;

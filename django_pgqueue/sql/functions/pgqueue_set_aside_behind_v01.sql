@@ -1,11 +1,12 @@
--- Sets aside messages that stand behind those whose shared limit is full, in the same channel and with the same
--- handler: each of them would be set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line
--- in a few hundred calls.
+-- Sets aside messages that stand behind those whose shared limit is full, in the same channel: each of them would be
+-- set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line in a few hundred calls.
 -- Caller: pgqueue_take_places.
--- p_aside: the messages that were set aside, with their limits. Only messages without limits of their own and without
--- an order key follow, and those that cost no less. A call looks at 500 messages for each channel and handler.
+-- p_aside: the messages that were set aside, with their limits. Those follow that have the same limit of their own, or
+-- the same handler if the limit is the handler's; only without an order key, and those that cost no less. A call looks
+-- at 500 messages for each channel and handler. p_full: limits without any room. Messages that were made ready because
+-- there was room follow for these only; elsewhere the room is theirs.
 -- Locks: messages, SKIP LOCKED. The callers pin the plans.
-CREATE FUNCTION pgqueue_set_aside_behind(p_aside pgqueue_place[])
+CREATE FUNCTION pgqueue_set_aside_behind(p_aside pgqueue_place[], p_full bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -13,14 +14,15 @@ DECLARE
     v_full record;
 BEGIN
     FOR v_full IN
-        SELECT u.limit_id, m.channel_id, m.handler, min(coalesce(m.cost, 1)) AS cost
+        SELECT u.limit_id, m.channel_id, CASE WHEN u.limit_id = ANY (m.limits) THEN NULL ELSE m.handler END AS handler,
+            min(coalesce(m.cost, 1)) AS cost
         FROM unnest(p_aside) AS u
         -- The OFFSET looks up each message by its key.
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.message_id OFFSET 0) AS m
-        WHERE m.waits_for = u.limit_id AND m.limits IS NULL
-        GROUP BY u.limit_id, m.channel_id, m.handler
+        WHERE m.waits_for = u.limit_id
+        GROUP BY 1, 2, 3
     LOOP
-        UPDATE pgqueue_message AS m SET status = 3, waits_for = v_full.limit_id
+        UPDATE pgqueue_message AS m SET status = 3, waits_for = v_full.limit_id, promoted_for = NULL
         WHERE m.id = ANY (ARRAY(
             SELECT o.id FROM pgqueue_message AS o
             WHERE o.status::integer = 1 AND o.id = ANY (ARRAY(
@@ -34,8 +36,10 @@ BEGIN
                         AND (-r.priority, r.dequeue_at, r.id) >= (l.floor_rank, l.floor_at, l.floor_id)
                     ORDER BY -r.priority, r.dequeue_at, r.id LIMIT 500
                 ) AS n
-                WHERE n.handler = v_full.handler AND n.limits IS NULL AND n.order_key IS NULL
-                    AND n.promoted_for IS NULL AND n.cost >= v_full.cost))
+                WHERE CASE WHEN v_full.handler IS NULL THEN v_full.limit_id = ANY (n.limits)
+                        ELSE n.handler = v_full.handler END
+                    AND n.order_key IS NULL AND n.cost >= v_full.cost
+                    AND (n.promoted_for IS NULL OR n.promoted_for > 0 AND v_full.limit_id = ANY (p_full))))
             FOR UPDATE SKIP LOCKED));
     END LOOP;
 END;

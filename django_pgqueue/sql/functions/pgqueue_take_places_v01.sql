@@ -74,7 +74,8 @@ BEGIN
         PERFORM pgqueue_adjust_rates(v_channels, v_costs);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
-        PERFORM pgqueue_set_aside_behind(p_aside);
+        PERFORM pgqueue_set_aside_behind(p_aside, ARRAY(
+            SELECT u.limit_id FROM unnest(p_rooms) AS u WHERE u.held AND NOT pgqueue_has_room(u, 1)));
     END IF;
 END;
 $$;

@@ -172,7 +172,8 @@ class Dispatch:
 
         Those that a dequeue brings within UNDER_WAY_SECONDS go back, too: it may have been under way.
         """
-        self._withdrawn = [*self._withdrawn, (time.monotonic() + UNDER_WAY_SECONDS, matches)]
+        # The only place that changes the list, so that no other thread loses what this one adds.
+        self._withdrawn = [*self._recently_withdrawn(), (time.monotonic() + UNDER_WAY_SECONDS, matches)]
         # The limits first: a message that leaves a buffer makes room for the next one of its handler.
         parked = [*self._suspects.withdraw(matches), *self._limits.withdraw(matches)]
         waiting = [*self._buffer.withdraw(matches), *self._loop.withdraw(matches)]
@@ -180,9 +181,12 @@ class Dispatch:
             self._limits.gone(delivery)
         return [*parked, *waiting]
 
-    def _without_withdrawn(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _recently_withdrawn(self) -> list[tuple[float, Callable[[Delivery], bool]]]:
         now = time.monotonic()
-        self._withdrawn = recent = [each for each in self._withdrawn if each[0] > now]
+        return [each for each in self._withdrawn if each[0] > now]
+
+    def _without_withdrawn(self, deliveries: list[Delivery]) -> list[Delivery]:
+        recent = self._recently_withdrawn()
         late = {delivery.id for delivery in deliveries if any(matches(delivery) for _, matches in recent)}
         if late:
             self.give_back([delivery for delivery in deliveries if delivery.id in late])

@@ -95,6 +95,7 @@ class Operator(Actor):
             edits.append(("the queue", {"max_concurrency": self.random.choice([None, None, 8])}))
         if "shared_limit" not in self.stage.options:
             edits.append(("the shared limit", {"max_concurrency": self.random.choice([*[1, 2, 3, 4] * 3, None])}))
+            edits.append(("the shared limit", {"max_cost": self.random.choice([5, 10, None, None])}))
             edits.append(("the shared limit", {"paused": self.random.choice([False, False, True])}))
         name, value = self.random.choice(edits)
         if name == "the queue":

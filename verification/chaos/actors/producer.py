@@ -16,6 +16,8 @@ from .session import ChaosConnection, Transaction
 # The name of the shared limit, and how many of the messages have it.
 SHARED = "shared"
 SHARE = 0.3
+# What those messages cost.
+COSTS = (None, None, 1, 2, 7)
 # The handler that has a breaker.
 FLAKY = "chaos.flaky"
 BREAKER = {"failures": 3, "within": "1 minute", "pause": "2 seconds"}
@@ -28,13 +30,13 @@ ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
     "p_backoff_longest => interval '200 ms', p_max_attempts => %(max_attempts)s, p_limits => %(limits)s, "
-    "p_order_key => %(order_key)s"
+    "p_order_key => %(order_key)s, p_cost => %(cost)s"
 )
 INSERT = (
     "INSERT INTO pgqueue_message "
-    "(channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts, limits, order_key) "
+    "(channel_id, handler, payload, priority, backoff, backoff_longest, max_attempts, limits, order_key, cost) "
     "SELECT c.id, %(handler)s, %(payload)s, %(priority)s, '20 ms', '200 ms', %(max_attempts)s, "
-    "pgqueue_limit_ids(to_jsonb(%(limits)s::text[])), %(order_key)s "
+    "pgqueue_limit_ids(to_jsonb(%(limits)s::text[])), %(order_key)s, %(cost)s "
     "FROM pgqueue_channel AS c WHERE c.queue = %(queue)s AND c.name = %(channel)s RETURNING id, 'created'"
 )
 
@@ -79,11 +81,14 @@ class Producer(Actor):
             "max_attempts": self.stage.options.get("max_attempts", 5),
             "limits": None,
             "order_key": None,
+            "cost": None,
         }
 
     def maybe_limited(self, message: dict[str, Any]) -> dict[str, Any]:
         limited = self.chance(self.stage.options.get("share", SHARE))
-        return {**message, "limits": [SHARED]} if limited else message
+        # The rate of a channel counts costs, too: its messages would take too long.
+        cost = None if message["channel"] == "rated" else self.random.choice(COSTS)
+        return {**message, "limits": [SHARED], "cost": cost} if limited else message
 
     def maybe_keyed(self, message: dict[str, Any]) -> dict[str, Any]:
         keyed = self.chance(self.stage.options.get("keyed", KEYED))
@@ -107,7 +112,7 @@ class Producer(Actor):
             "p_backoffs => array_fill(interval '20 ms', ARRAY[%(count)s]), "
             "p_max_attempts => %(max_attempts)s::integer[], "
             "p_backoff_longests => array_fill(interval '200 ms', ARRAY[%(count)s]), "
-            "p_limits => %(limits)s::jsonb[], p_order_keys => %(order_key)s::text[])",
+            "p_limits => %(limits)s::jsonb[], p_order_keys => %(order_key)s::text[], p_costs => %(cost)s::integer[])",
             {**columns, "count": len(messages), "limits": limits},
         ).fetchall()
         self.remember(call, keys, rows)

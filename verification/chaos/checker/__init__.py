@@ -31,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     limits.i20_shared_concurrency,
     keys.i21_order_of_keys,
     breakers.i22_breakers,
+    limits.i23_shared_cost,
 )
 
 

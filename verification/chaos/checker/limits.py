@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +113,26 @@ def i19_queue_concurrency(history: History, lives: Lives) -> Findings:
 
 def i20_shared_concurrency(history: History, lives: Lives) -> Findings:
     """no lease is given above the max_concurrency of a shared limit in force, nor while the limit is paused"""
+    for limit, row, held in shared_leases(history):
+        most = limit.most("max_concurrency", row.leased_at or row.at, row.committed)
+        if most is not None:
+            told = f"limit {limit.name}: {len(held)} leases after transaction {row.xid}, {most} allowed"
+            yield told if len(held) > most else None
+
+
+def i23_shared_cost(history: History, lives: Lives) -> Findings:
+    """the leases of a shared limit cost no more than its max_cost; a message that costs more than it runs alone"""
+    costs = {row.message: (row.detail or {}).get("cost", 1) for row in history.rows if row.event == "created"}
+    for limit, row, held in shared_leases(history):
+        most = limit.most("max_cost", row.leased_at or row.at, row.committed)
+        if most is not None:
+            cost = sum(costs[message] for message in held)
+            told = f"limit {limit.name}: leases cost {cost} after transaction {row.xid}, {most} allowed"
+            yield told if cost > most and len(held) > 1 else None
+
+
+def shared_leases(history: History) -> Iterator[tuple[Settings, Row, set[int]]]:
+    """Yield, after each transaction that gave leases of a shared limit: the limit, one of these, and all that run."""
     limits: dict[int, Settings] = defaultdict(Settings)
     limits_of: dict[int, list[int]] = {}
     for row in history.rows:
@@ -133,11 +154,7 @@ def i20_shared_concurrency(history: History, lives: Lives) -> Findings:
                 elif row.event == "gone" or (row.event == "changed" and row.status != LEASED):
                     held[shared].discard(row.message or 0)
         for shared, row in granted.items():
-            most = limits[shared].most("max_concurrency", row.leased_at or row.at, row.committed)
-            if most is not None:
-                running = len(held[shared])
-                told = f"limit {limits[shared].name}: {running} leases after transaction {row.xid}, {most} allowed"
-                yield told if running > most else None
+            yield limits[shared], row, held[shared]
 
 
 def i7_release_interval(history: History, lives: Lives) -> Findings:

@@ -31,7 +31,7 @@ BEGIN
         SELECT 'created', n.id, n.channel_id, n.status, n.attempts, n.max_attempts, n.lease_token, n.dequeue_at, n.priority,
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
             nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits,
-                'order_key', n.order_key, 'order_place', n.order_place, 'guarded', (
+                'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'guarded', (
                     SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN
@@ -105,7 +105,7 @@ BEGIN
     INSERT INTO chaos_audit (event, key, detail)
     VALUES ('limit', NEW.name, jsonb_build_object(
         'id', NEW.id, 'breaker', NEW.breaker_handler,
-        'open_until', (extract(epoch FROM NEW.open_until) * 1000000)::bigint,
+        'open_until', (extract(epoch FROM NEW.open_until) * 1000000)::bigint, 'max_cost', NEW.max_cost,
         'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END));
     RETURN NULL;
 END $$;

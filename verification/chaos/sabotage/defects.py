@@ -207,19 +207,27 @@ DEFECTS = (
     # Shared limits.
     defect(
         "places of a shared limit are not counted", "limit_room",
-        "p_limit.max_concurrency - o.places", "p_limit.max_concurrency", "I20", shared_limit=3,
+        "p_limit.max_concurrency - o.places", "p_limit.max_concurrency", "I20", shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a place is not written down", "take_places",
-        "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20", shared_limit=3,
+        "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20", shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a shared limit is not locked", "hold_limit",
-        " FOR NO KEY UPDATE SKIP LOCKED", "", "I20", shared_limit=3, share=0.8,
+        " FOR NO KEY UPDATE SKIP LOCKED", "", "I20", shared_limit={"max_concurrency": 3}, share=0.8,
     ),
     defect(
         "a lease takes no place from the next one", "lease_within",
-        "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit=3, share=0.8,
+        "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit={"max_concurrency": 3}, share=0.8,
+    ),
+    defect(
+        "what the leases of a shared limit cost is not counted", "limit_room",
+        "p_limit.max_cost - o.cost", "p_limit.max_cost", "I23", shared_limit={"max_cost": 8}, share=0.8,
+    ),
+    defect(
+        "a lease leaves the next one all that the limit may cost", "lease_within",
+        "v_rooms[v_at].cost - v_message.cost", "v_rooms[v_at].cost", "I23", shared_limit={"max_cost": 8}, share=0.8,
     ),
     # Breakers.
     defect(

@@ -1,4 +1,8 @@
-"""List defects of the turns of full shared limits, which tests/concurrency/test_turn_defects.py must notice."""
+"""List defects of turns beside full shared limits, which the tests in tests/concurrency must notice.
+
+DEFECTS  of the turns in which waiting channels get free places: test_turn_defects.py
+KEPT     of the turns in which a channel's messages were set aside: test_kept_turns.py
+"""
 
 from __future__ import annotations
 
@@ -19,4 +23,11 @@ DEFECTS = (
         "a new message does not wait behind the others", "lease_within",
         " OR v_message.is_new AND v_rooms[v_at].waited", "",
     ),
+)  # fmt: skip
+KEPT = (
+    Defect(
+        "a channel loses its turn", "dequeue_many", "v_aside < 4 AND", "false AND",
+        also=(("lease_one", "IF v_id IS NULL THEN", "IF false THEN"),),
+    ),
+    Defect("a channel has one turn after the other", "dequeue_many", "v_aside < 4 AND clock_timestamp() < v_until THEN", "true THEN"),
 )  # fmt: skip
