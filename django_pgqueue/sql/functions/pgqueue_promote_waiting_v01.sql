@@ -22,7 +22,7 @@ BEGIN
         LIMIT 16
     LOOP
         EXIT WHEN cardinality(v_ids) >= p_most;
-        -- This look needs no lock: a dequeue that finds the limit full writes nothing, and is in nobody's way.
+        -- This look needs no lock: a dequeue that finds the limit full writes nothing and hinders no other.
         CONTINUE WHEN EXISTS (
             SELECT FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_limit_room(l, p_now) AS r
             WHERE l.id = v_limit_id AND (r.places < 1 OR r.cost < 1 OR r.tokens < 1));
