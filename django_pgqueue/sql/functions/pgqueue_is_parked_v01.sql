@@ -13,6 +13,6 @@ BEGIN
         WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
         OR EXISTS (
             SELECT FROM pgqueue_channel AS c JOIN pgqueue_queue AS q ON q.name = c.queue
-            WHERE c.id = p_channel_id AND pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(c.queue));
+            WHERE c.id = p_channel_id AND pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(q.name));
 END;
 $$;
