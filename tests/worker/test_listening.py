@@ -29,7 +29,8 @@ Start = Callable[..., Any]
 NEVER = timedelta(minutes=5)
 # Those that listen: their last statement asked which breakers are open.
 LISTENERS = (
-    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE '%%pgqueue_limit%%'"
+    "SELECT pid FROM pg_stat_activity "
+    "WHERE application_name LIKE 'pgqueue:listen:%%' AND query LIKE '%%pgqueue_limit%%'"
 )
 
 
