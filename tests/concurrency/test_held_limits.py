@@ -60,6 +60,20 @@ def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_i
     assert {taken.id for _ in range(2) for taken in dequeue(session)} == {second, third}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_call_looks_once_at_a_limit_that_is_held(session: Session, business: Session, count: int) -> None:
+    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    [first, second] = enqueue_many(session, "ab")
+    assert [taken.id for taken in dequeue(business)] == [first]
+
+    for waits in (False, True):
+        assert not dequeue(session, count)
+        assert one(session, "SELECT pgqueue_is_contended('{default}')")
+        assert one(session, "SELECT waits_for IS NOT NULL FROM pgqueue_message WHERE id = %s", second) == waits
+    business.commit()
+    assert [taken.id for taken in dequeue(session)] == [second]
+
+
 def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session, business: Session) -> None:
     limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
     [first, *others] = enqueue_many(session, "a" * 6)

@@ -83,7 +83,9 @@ def test_the_order_notices_when_a_channel_has_one_turn_after_the_other(business:
     assert order(business) != [*"bcd", "a"]
 
 
-def test_a_channel_that_another_dequeue_holds_is_left_to_that_one(session: Session, business: Session, full: None) -> None:
+def test_a_channel_that_another_dequeue_holds_is_left_to_that_one(
+    session: Session, business: Session, full: None
+) -> None:
     make_channel(session, "a")
     first = plain(session, "a")
     limited = enqueue(session, "a")

@@ -159,21 +159,23 @@ def _queue_limits(plan: Plan) -> list[Contest]:
         "order keys": "order_keys",
         "keys of four": "order_keys_of_four",
     }
+    full = {"no limit": None, "shared limit of 4": "shared_limit_of_four"}
     by_worker = partial(drain_by_worker, plan.cluster, messages=plan.backlog // 10, handler="benchmark.noop")
     by_calls = partial(
         drain, plan.cluster, PGQUEUE, channels=16, backlog=plan.backlog // 4, seconds=plan.seconds, batch=1
     )
 
-    def contest(title: str, run: Callable[..., Figures]) -> Contest:
+    def contest(title: str, run: Callable[..., Figures], limits: dict[str, str | None] = limits) -> Contest:
         return Contest(
-            f"{title}, by a limit that is never reached", "messages/s", "no limit",
-            {name: partial(run, limits=script) for name, script in limits.items()},
+            f"{title}, by a limit that is {'always full' if limits is full else 'never reached'}",
+            "messages/s", "no limit", {name: partial(run, limits=script) for name, script in limits.items()},
         )  # fmt: skip
 
     return [
         contest("one worker process", by_worker),
         contest("one message per call, one consumer", partial(by_calls, clients=1)),
         contest("one message per call, 8 consumers", partial(by_calls, clients=8)),
+        contest("one worker process", by_worker, full),
     ]
 
 

@@ -104,7 +104,7 @@ LIMITS = (
         "cardinality(v_ids) >= p_most", "true",
     ),
     Defect(
-        "a message of a paused queue keeps the place", "is_parked", "NOT pgqueue_queue_is_open(c.queue)", "false"
+        "a message of a paused queue keeps the place", "is_parked", "NOT pgqueue_queue_is_open(q.name)", "false"
     ),
     Defect(
         "leases of a queue do not count", "queue_allowance",

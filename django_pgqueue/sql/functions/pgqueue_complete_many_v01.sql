@@ -26,12 +26,12 @@ DECLARE
 BEGIN
     -- For most queues this look is cheap: the index is empty.
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive),
-        array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL),
-        (SELECT array_agg(h.handler) FROM pgqueue_limit_handler AS h WHERE NOT h.breaker),
-        (SELECT array_agg(h.handler) FROM pgqueue_limit_handler AS h WHERE h.breaker)
-    INTO v_events, v_archives, v_counted, v_limited_handlers, v_watched
+        array_agg(q.name) FILTER (WHERE q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL)
+    INTO v_events, v_archives, v_counted
     FROM pgqueue_queue AS q
     WHERE q.events OR q.archive <> 'full' OR q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL;
+    SELECT array_agg(h.handler) FILTER (WHERE NOT h.breaker), array_agg(h.handler) FILTER (WHERE h.breaker)
+    INTO v_limited_handlers, v_watched FROM pgqueue_limit_handler AS h;
     -- Deletes the messages that the caller still holds.
     WITH settled AS (
         DELETE FROM pgqueue_message AS m

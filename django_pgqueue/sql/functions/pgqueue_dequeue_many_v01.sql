@@ -1,11 +1,14 @@
 -- Takes up to p_limit messages of a queue and leases them: the long way of pgqueue_dequeue, which documents the
 -- parameters.
 -- Caller: pgqueue_dequeue.
--- p_guarded: the caller has seen that the settings of the queue must be looked at (pgqueue_line).
+-- p_guarded: the caller has seen that the settings of the queue must be looked at (pgqueue_line). p_looked: it has
+-- brought messages back.
 -- With fewer than p_limit it brings back expired leases and scheduled messages that are due (pgqueue_bring_back), and
 -- takes again. The settings of pgqueue_dequeue pin the plans.
 -- Locks: lanes and messages, SKIP LOCKED.
-CREATE FUNCTION pgqueue_dequeue_many(p_queue text, p_limit integer, p_lease interval, p_worker text, p_guarded boolean)
+CREATE FUNCTION pgqueue_dequeue_many(
+    p_queue text, p_limit integer, p_lease interval, p_worker text, p_guarded boolean, p_looked boolean
+)
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
@@ -13,7 +16,6 @@ DECLARE
     v_taken record;
     v_token uuid := gen_random_uuid();
     v_count integer := 0;
-    v_looked boolean := false;
     v_try integer := 0;
     v_leased integer;
     v_aside integer := 0;
@@ -52,9 +54,9 @@ BEGIN
         END IF;
         -- Repeats once at most with some messages, a few times with none: those that come back may be of channels at
         -- their limit.
-        EXIT WHEN v_count = p_limit OR (v_count > 0 AND v_looked)
+        EXIT WHEN v_count = p_limit OR (v_count > 0 AND p_looked)
             OR pgqueue_bring_back(p_queue, p_limit - v_count, v_taken.taken_at, p_worker) = 0;
-        v_looked := true;
+        p_looked := true;
     END LOOP;
 END;
 $$;

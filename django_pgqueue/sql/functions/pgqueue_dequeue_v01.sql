@@ -3,7 +3,8 @@
 -- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one. Every other call, and one message that the short way does not find, takes the long way
--- (pgqueue_dequeue_many).
+-- (pgqueue_dequeue_many). Before a look at an empty line, it brings back what can be served again; the many dequeues of
+-- idle consumers end there.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -33,6 +34,7 @@ DECLARE
     v_line record;
     v_lane record;
     v_fresh boolean;
+    v_back boolean := false;
     v_id bigint;
     v_key text;
     v_delivery pgqueue_delivery;
@@ -44,23 +46,22 @@ BEGIN
     FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh THEN
-        -- The many dequeues of idle consumers end here.
-        PERFORM FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due OR n.expired OR n.scheduled
-            OR n.waiting OR n.noted;
-        IF NOT FOUND THEN
-            RETURN;
-        END IF;
+        SELECT n.lazy OR n.due, n.expired OR n.scheduled OR n.waiting OR n.noted INTO v_fresh, v_back
+        FROM pgqueue_line(p_queue, v_now) AS n;
+        v_back := v_back AND NOT v_fresh AND pgqueue_bring_back(p_queue, p_limit, v_now, p_worker) > 0;
+        v_fresh := v_fresh OR v_back;
+        IF NOT v_fresh THEN RETURN; END IF;
+        v_line.urgent := true;
     END IF;
     IF p_limit > 1 OR v_line.guarded THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(
+            p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back) AS d;
         RETURN;
     END IF;
     IF v_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
         -- A short line waits for nothing: arrivals that could wait may be of the same channels, and come before these.
-        IF v_line.head IS NULL THEN
-            PERFORM pgqueue_fold(p_queue, true, v_now);
-        END IF;
+        IF v_line.head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
     LOOP
         SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
@@ -98,11 +99,11 @@ BEGIN
     RETURNING m.id, v_lane.name, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
         m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
         m.last_leased_at INTO v_delivery;
-    IF NOT FOUND THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded) AS d;
-        RETURN;
+    IF FOUND THEN
+        RETURN NEXT v_delivery;
+    ELSIF v_id IS DISTINCT FROM 0 THEN
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, false, v_back) AS d;
     END IF;
-    RETURN NEXT v_delivery;
     -- Folds about once in eight messages, so that no arrival that can wait needs a ticker.
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;

@@ -2,21 +2,21 @@
 -- need no more than the look here: they have no limit, and the breaker of their handler is closed.
 -- Caller: pgqueue_dequeue.
 -- p_id: locked by the caller; p_now: its reading of the clock. The settings of the caller pin the plan.
--- Returns the id if the message may be leased, else NULL; its channel keeps its turn then.
+-- Returns the id if the message may be leased; 0: it stays ready, because another transaction holds its limit, and the
+--   caller would only find it again; NULL: it was set aside. In both cases its channel keeps its turn.
 -- Locks: as pgqueue_lease_within and pgqueue_keep_turns.
 CREATE FUNCTION pgqueue_lease_one(p_id bigint, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
-DECLARE
-    v_id bigint := p_id;
 BEGIN
-    IF EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN
-        v_id := (pgqueue_lease_within(ARRAY[p_id], p_now))[1];
-        IF v_id IS NULL THEN
-            PERFORM pgqueue_keep_turns(ARRAY[p_id]);
-        END IF;
+    IF NOT EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN
+        RETURN p_id;
+    ELSIF pgqueue_lease_within(ARRAY[p_id], p_now) = '{}' THEN
+        PERFORM pgqueue_keep_turns(ARRAY[p_id]);
+        -- The sum keeps the index of promoted messages out.
+        RETURN (SELECT 0 FROM pgqueue_message AS m WHERE m.id = p_id AND m.promoted_for + 0 = -1);
     END IF;
-    RETURN v_id;
+    RETURN p_id;
 END;
 $$;

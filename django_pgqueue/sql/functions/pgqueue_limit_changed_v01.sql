@@ -9,6 +9,10 @@ CREATE FUNCTION pgqueue_limit_changed()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
 AS $$
 DECLARE
     v_counted bigint[];

@@ -4,9 +4,12 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_ids(p_names jsonb)
 RETURNS bigint[]
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 AS $$
-SELECT array_agg(l.id ORDER BY l.id) FROM pgqueue_limit AS l
-WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(nullif(p_names, 'null'))));
+BEGIN
+    RETURN (
+        SELECT array_agg(l.id ORDER BY l.id) FROM pgqueue_limit AS l
+        WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(nullif(p_names, 'null')))));
+END;
 $$;

@@ -5,21 +5,26 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_may_promote(p_queues text[])
 RETURNS boolean
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 AS $$
-SELECT EXISTS (
-    SELECT
-    FROM pgqueue_waiting_limits(0, 16) AS w (id)
-    JOIN pgqueue_limit AS l ON l.id = w.id
-    CROSS JOIN LATERAL pgqueue_limit_room(l, clock_timestamp()) AS r
-    WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE
-        AND EXISTS (
-            SELECT
-            FROM (
-                SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.waits_for = w.id ORDER BY m.channel_id LIMIT 100
-            ) AS n
-            JOIN pgqueue_channel AS c ON c.id = n.channel_id
-            WHERE c.queue = ANY (p_queues) AND n.dequeue_at <= clock_timestamp() AND NOT pgqueue_is_parked(c.id)));
+DECLARE
+    -- The clock is in a variable, because a call with a volatile function does not become a part of the statement.
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM pgqueue_waiting_limits(0, 16) AS w (id)
+        JOIN pgqueue_limit AS l ON l.id = w.id
+        CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
+        WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE
+            AND EXISTS (
+                SELECT
+                FROM (
+                    SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
+                    WHERE m.waits_for = w.id ORDER BY m.channel_id LIMIT 100
+                ) AS n
+                JOIN pgqueue_channel AS c ON c.id = n.channel_id
+                WHERE c.queue = ANY (p_queues) AND n.dequeue_at <= v_now AND NOT pgqueue_is_parked(c.id)));
+END;
 $$;

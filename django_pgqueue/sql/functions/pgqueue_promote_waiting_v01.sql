@@ -18,6 +18,10 @@ BEGIN
         SELECT n.id FROM pgqueue_waiting_limits(0, 1000) AS n (id) ORDER BY random() LIMIT 16
     LOOP
         EXIT WHEN cardinality(v_ids) >= p_most;
+        -- This look needs no lock: a dequeue that finds the limit full writes nothing and hinders no other.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_limit_room(l, p_now) AS r
+            WHERE l.id = v_limit_id AND (r.places < 1 OR r.cost < 1 OR r.tokens < 1));
         v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);
     END LOOP;
     IF v_ids <> '{}' THEN

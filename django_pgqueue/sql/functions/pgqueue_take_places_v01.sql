@@ -11,14 +11,25 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    v_room pgqueue_room;
+    v_stale tid[] := '{}';
+    v_spent tid[] := '{}';
+    v_tries boolean := false;
     v_ready bigint[];
     v_channels bigint[];
     v_costs bigint[];
 BEGIN
+    FOREACH v_room IN ARRAY p_rooms LOOP
+        v_stale := v_stale || v_room.stale;
+        IF v_room.used THEN
+            v_spent := v_spent || v_room.spent;
+            v_tries := v_tries OR v_room.tries;
+        END IF;
+    END LOOP;
     IF p_places <> '{}' THEN
         INSERT INTO pgqueue_place SELECT u.* FROM unnest(p_places) AS u;
     END IF;
-    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.tries) THEN
+    IF v_tries THEN
         INSERT INTO pgqueue_breaker_change (limit_id, at, change, message_id)
         SELECT p.limit_id, clock_timestamp(), 'tried', p.message_id
         FROM unnest(p_places) AS p JOIN unnest(p_rooms) AS u ON u.limit_id = p.limit_id AND u.tries;
@@ -32,13 +43,11 @@ BEGIN
         -- set back.
         filled_at = greatest(
             excluded.filled_at, CASE WHEN r.filled_at <= clock_timestamp() THEN r.filled_at END);
-    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.used AND u.spent IS NOT NULL) THEN
-        DELETE FROM pgqueue_spent AS s
-        WHERE s.ctid = ANY (ARRAY(SELECT unnest(u.spent) FROM unnest(p_rooms) AS u WHERE u.used));
+    IF v_spent <> '{}' THEN
+        DELETE FROM pgqueue_spent AS s WHERE s.ctid = ANY (v_spent);
     END IF;
-    IF EXISTS (SELECT FROM unnest(p_rooms) AS u WHERE u.stale IS NOT NULL) THEN
-        DELETE FROM pgqueue_place AS p
-        WHERE p.ctid = ANY (ARRAY(SELECT unnest(u.stale) FROM unnest(p_rooms) AS u));
+    IF v_stale <> '{}' THEN
+        DELETE FROM pgqueue_place AS p WHERE p.ctid = ANY (v_stale);
     END IF;
     IF p_aside <> '{}' THEN
         -- A message of an ordered channel keeps its place, and holds the channel until the next look. In other channels

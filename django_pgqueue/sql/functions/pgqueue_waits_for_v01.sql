@@ -6,8 +6,13 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_waits_for(p_channel_id bigint, p_limits bigint[])
 RETURNS bigint
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 AS $$
-SELECT p_limits[1] WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_channel_id AND c.ordered);
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_channel_id AND c.ordered) THEN
+        RETURN p_limits[1];
+    END IF;
+    RETURN NULL;
+END;
 $$;

@@ -4,15 +4,17 @@
 -- Locks: as pgqueue_wake.
 CREATE FUNCTION pgqueue_wake_waiting()
 RETURNS void
-LANGUAGE sql
+LANGUAGE plpgsql
 AS $$
-SELECT pgqueue_wake(q.queue)
-FROM (
-    SELECT DISTINCT c.queue
+BEGIN
+    PERFORM pgqueue_wake(q.queue)
     FROM (
-        SELECT m.channel_id FROM pgqueue_message AS m
-        WHERE m.waits_for >= 0 ORDER BY m.waits_for, m.channel_id LIMIT 100
-    ) AS w
-    JOIN pgqueue_channel AS c ON c.id = w.channel_id
-) AS q;
+        SELECT DISTINCT c.queue
+        FROM (
+            SELECT m.channel_id FROM pgqueue_message AS m
+            WHERE m.waits_for >= 0 ORDER BY m.waits_for, m.channel_id LIMIT 100
+        ) AS w
+        JOIN pgqueue_channel AS c ON c.id = w.channel_id
+    ) AS q;
+END;
 $$;

@@ -211,7 +211,8 @@ DEFECTS = (
     ),
     defect(
         "a place is not written down", "take_places",
-        "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20", shared_limit={"max_concurrency": 3},
+        "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20",
+        shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a shared limit is not locked", "hold_limit",
