@@ -64,6 +64,7 @@ def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_i
 def test_a_call_looks_once_at_a_limit_that_is_held(session: Session, business: Session, count: int) -> None:
     limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
     [first, second] = enqueue_many(session, "ab")
+    tick(session)
     assert [taken.id for taken in dequeue(business)] == [first]
 
     for waits in (False, True):
