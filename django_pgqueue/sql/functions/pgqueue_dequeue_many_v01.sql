@@ -17,11 +17,12 @@ DECLARE
     v_token uuid := gen_random_uuid();
     v_count integer := 0;
     v_try integer := 0;
+    v_most integer := CASE WHEN p_looked THEN 4 ELSE 5 END;
     v_leased integer;
     v_aside integer := 0;
     v_until timestamptz := clock_timestamp() + interval '25 milliseconds';
 BEGIN
-    WHILE v_try < 5 LOOP
+    WHILE v_try < v_most LOOP
         v_try := v_try + 1;
         IF p_guarded THEN
             v_taken := pgqueue_take_guarded(p_queue, p_limit - v_count, NULL, NULL);
