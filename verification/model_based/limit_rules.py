@@ -120,6 +120,8 @@ class LimitRules(RuleBasedStateMachine):
         queue = self.model.queues[name]
         for setting, value in settings.items():
             setattr(queue, {"release_interval": "interval", "release_burst": "burst"}.get(setting, setting), value)
+        if queue.interval is None:
+            queue.spent = 0
 
     @rule(name=queues, verb=st.sampled_from(["pause", "resume", "resume"]))
     def pause_queue(self, name: str, verb: str) -> None:
