@@ -7,11 +7,11 @@ from verification.chaos.history.events import READY
 from verification.chaos.story import Story, lived, only, violated
 
 
-def limited(story: Story, *messages: int, limits: tuple[int, ...] = (1,)) -> None:
-    """Messages with shared limits, each on a channel of its own."""
+def limited(story: Story, *messages: int, limits: tuple[int, ...] = (1,), **detail: int) -> None:
+    """Messages with shared limits, each on a channel of its own. ``detail``: more of each, such as its cost."""
     for message in messages:
         story.channel(message)
-        story.create(message, channel=message, detail={"limits": list(limits)})
+        story.create(message, channel=message, detail={"limits": list(limits), **detail})
 
 
 def test_i20_more_leases_than_the_shared_limit_allows() -> None:
@@ -119,10 +119,9 @@ def test_i20_the_second_limit_of_a_message_counts_and_that_of_another_does_not()
 
 
 def costly(story: Story, *costs: int) -> None:
-    """Messages 1, 2, … of these costs, each on a channel of its own, with one limit."""
+    """Messages 1, 2, … of these costs, with one limit."""
     for message, cost in enumerate(costs, 1):
-        story.channel(message)
-        story.create(message, channel=message, detail={"limits": [1], "cost": cost})
+        limited(story, message, cost=cost)
 
 
 def test_i23_leases_that_cost_more_than_the_shared_limit_allows() -> None:
@@ -147,7 +146,7 @@ def test_i23_a_message_that_costs_more_than_the_limit_runs_alone() -> None:
     story.lease(2, "b")
     assert violated(story).get("I23") is None
     story.give_back(2)
-    story.lease(1 + 1, "c")
+    story.lease(2, "c")
     story.complete(2)
     assert violated(story) == {}
 
