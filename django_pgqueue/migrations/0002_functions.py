@@ -95,6 +95,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_first_of_key", 1),
         InstallFunction("pgqueue_first_weights", 1),
         InstallFunction("pgqueue_fold", 1),
+        InstallFunction("pgqueue_fold_lane", 1),
         InstallFunction("pgqueue_gate_time", 1),
         InstallFunction("pgqueue_handler_limit", 1),
         InstallFunction("pgqueue_handler_pause", 1),

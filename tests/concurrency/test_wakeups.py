@@ -180,6 +180,37 @@ def test_a_place_that_comes_free_while_the_lane_is_being_parked(
     assert len(drain(session)) == 2
 
 
+def test_a_message_that_comes_while_the_lane_is_being_emptied(
+    session: Session, business: Session, other: Session
+) -> None:
+    """Its arrival can wait, because the lane stood in line: it must outlast a fold before the lane is parked."""
+    make_channel(session, "a")
+    first = enqueue(session, "a")
+    tick(session)
+    assert [lease.id for lease in dequeue(business, 1)] == [first]  # parks the lane as empty, not committed
+    later = enqueue(session, "a")
+    tick(other)
+    business.commit()
+
+    assert [lease.id for lease in drain(session)] == [later]
+
+
+def test_arrivals_that_change_nothing_are_folded_without_a_lock(session: Session) -> None:
+    make_channel(session, "a", max_concurrency=100)
+    fill(session, "a", 5)
+    tick(session)
+    settle(session, dequeue(session, 1))
+    enqueue(session, "a")
+    assert column(session, "SELECT lazy FROM pgqueue_arrival") == [True, True]
+    version = "SELECT ctid::text || xmin || xmax FROM pgqueue_lane"
+    before = one(session, version)
+    tick(session)
+
+    assert one(session, "SELECT count(*) FROM pgqueue_arrival") == 0
+    assert one(session, version) == before
+    assert len(drain(session)) == 5
+
+
 def test_promoted_messages_of_an_open_transaction(session: Session, business: Session) -> None:
     make_channel(session, "a")
     enqueue(session, "a", delay="10 ms")

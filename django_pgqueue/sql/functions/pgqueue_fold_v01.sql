@@ -5,11 +5,8 @@
 -- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and about 200
 --   channels.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
--- A correction of what messages cost the channel's rate moves the time of its bucket (pgqueue_adjust_rates).
--- No wake-up is missed: an arrival is deleted only under the lock of its lane, and what becomes visible later is an
--- arrival of its own.
--- A lane that comes back is fresh if the head of the line has passed the place that it drew at its last turn (FQ-CoDel,
--- RFC 8290, section 4).
+-- No wake-up is missed: an arrival is deleted only under the lock of its lane, or when it changes nothing there and no
+-- transaction has locked the lane since its last turn; and what becomes visible later is an arrival of its own.
 CREATE FUNCTION pgqueue_fold(p_queue text, p_lazy boolean, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -17,9 +14,6 @@ AS $$
 DECLARE
     v_line record;
     v_arrival record;
-    v_lane record;
-    v_lower boolean;
-    v_back boolean;
     v_held bigint[] := '{}';
     v_places tid[];
     v_seen integer;
@@ -46,7 +40,15 @@ BEGIN
             -- The first of a channel has its lowest key; without one, it only asks to look at the channel again.
             SELECT n.channel_id, array_agg(n.place) AS places, bool_or(n.floor_id IS NULL) AS again,
                 (array_agg(n.floor_rank))[1] AS floor_rank, (array_agg(n.floor_at))[1] AS floor_at,
-                (array_agg(n.floor_id))[1] AS floor_id, sum(n.spent)::bigint AS spent
+                (array_agg(n.floor_id))[1] AS floor_id, sum(n.spent)::bigint AS spent,
+                -- Nothing is to be done for a lane that stands in line at or before the key, if no transaction has
+                -- locked it since its last turn: the next one to lock it looks with a newer snapshot, which has these
+                -- messages and settlements. The turn that wrote the row had locked it before, hence the xmin.
+                p_lazy AND sum(n.spent) IS NULL AND (
+                    SELECT l.parked_until IS NULL AND l.xmax IN ('0', l.xmin)
+                        AND (l.floor_rank, l.floor_at, l.floor_id) <= ((array_agg(n.floor_rank))[1],
+                            (array_agg(n.floor_at))[1], (array_agg(n.floor_id))[1]) IS NOT FALSE
+                    FROM pgqueue_lane AS l WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1) AS stands
             FROM (
                 SELECT a.* FROM (
                     SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, a.spent
@@ -62,32 +64,12 @@ BEGIN
         LOOP
             v_seen := v_seen + cardinality(v_arrival.places);
             v_channels := v_channels + 1;
-            v_lane := pgqueue_lock_lane(v_arrival.channel_id);
-            -- Without a lane and a channel, the channel has been removed.
-            IF v_lane.place IS NULL AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_arrival.channel_id) THEN
+            IF v_arrival.stands OR pgqueue_fold_lane(v_arrival.channel_id, v_arrival.again, v_arrival.floor_rank,
+                v_arrival.floor_at, v_arrival.floor_id, v_arrival.spent, v_line.head) THEN
+                v_places := v_places || v_arrival.places;
+            ELSE
                 v_held := v_held || v_arrival.channel_id;
-                CONTINUE;
             END IF;
-            IF v_arrival.spent <> 0 THEN
-                v_lane.place := pgqueue_charge_lane(v_lane.place, v_arrival.spent);
-            END IF;
-            v_lower := (v_arrival.floor_rank, v_arrival.floor_at, v_arrival.floor_id)
-                < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
-            -- A lane at its limit stays parked when more messages come, unless it waits for the tokens of one that is
-            -- not the first any more; an empty one, with an infinite floor, stays when there are none.
-            v_back := v_lane.parked_until IS NOT NULL AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower
-                ELSE v_arrival.again OR v_lower AND v_lane.parked_until < 'infinity' END;
-            IF v_lower OR v_back THEN
-                UPDATE pgqueue_lane AS l
-                SET floor_rank = CASE WHEN v_lower THEN v_arrival.floor_rank ELSE l.floor_rank END,
-                    floor_at = CASE WHEN v_lower THEN v_arrival.floor_at ELSE l.floor_at END,
-                    floor_id = CASE WHEN v_lower THEN v_arrival.floor_id ELSE l.floor_id END,
-                    parked_until = CASE WHEN NOT v_back THEN l.parked_until END,
-                    fresh = CASE WHEN v_back THEN l.seq < v_line.head ELSE l.fresh END,
-                    seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END
-                WHERE l.ctid = v_lane.place;
-            END IF;
-            v_places := v_places || v_arrival.places;
         END LOOP;
         DELETE FROM pgqueue_arrival AS a WHERE a.ctid = ANY (v_places);
         EXIT WHEN v_seen < 1000 OR v_channels >= 200;

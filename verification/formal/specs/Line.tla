@@ -23,6 +23,7 @@ CONSTANTS
     EmptyReturns,   \* FALSE: an arrival does not bring an empty lane back
     ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
     HeldNewsStay,   \* FALSE: arrivals of a lane that another session holds are deleted all the same
+    OnlyUntouched,  \* FALSE: a lane stands in line, even if another session holds it
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
     FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
     FloorSeesLocked \* FALSE: messages that others have locked are not seen as left
@@ -99,6 +100,12 @@ LockNews(d) ==
 \* Another session has the lane, or is making it: the arrivals stay for the next call.
 LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
 
+\* The lane leads to the arrivals already, and no other transaction has locked it: they are deleted without its lock.
+Stands(d) ==
+    \E lane \in InLine(IF OnlyUntouched THEN FreeLanes(d) ELSE lanes) :
+        /\ tx[d].at = "lane" /\ lane.floor <= Least(Keys(tx[d].news))
+        /\ Go(d, [tx[d] EXCEPT !.eaten = TRUE, !.at = "line"])
+
 FindLane(d) ==
     /\ tx[d].at = "lane"
     /\ CASE FreeLanes(d) # {} -> \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
@@ -165,7 +172,7 @@ Rollback(d) ==
     /\ Go(d, Idle)
 
 Onward(d) ==
-    \/ Begin(d) \/ LockNews(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
+    \/ Begin(d) \/ LockNews(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
     \/ LockLane(d) \/ Take(d) \/ MoveFloor(d) \/ Share(d) \/ Commit(d)
 
 Next ==
