@@ -199,7 +199,7 @@ def test_news_of_limited_channels_read_their_lanes_only(queue: Session, record_p
     left = [plan for plan in plans if "INSERT INTO pgqueue_arrival" in plan["Query Text"]]
     plans.clear()
     dequeue(queue, 50)
-    folded = [plan for plan in plans if "l.channel_id = p_channel_id" in plan["Query Text"]]
+    folded = [plan for plan in plans if "l.channel_id = n.channel_id" in plan["Query Text"]]
 
     for found in (left, folded):
         assert found
