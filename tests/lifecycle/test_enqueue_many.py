@@ -49,6 +49,13 @@ def test_messages_of_one_call_have_one_time() -> None:
     assert {answer.created_at for answer in answers} == {Message.objects.get(pk=answers[0].id).created_at}
 
 
+def test_messages_that_are_enqueued_one_by_one_have_times_of_their_own() -> None:
+    answers = enqueue_many(NewMessage(handler="h", dedupe_key=f"k{number}") for number in range(3))
+    stored = Message.objects.in_bulk([answer.id for answer in answers])
+    assert [answer.created_at for answer in answers] == [stored[answer.id].created_at for answer in answers]
+    assert len({answer.created_at for answer in answers}) == 3
+
+
 def test_a_channel_that_is_created_and_one_that_exists_share_a_call(settings) -> None:
     settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
     channel_set(channel="old")
