@@ -71,7 +71,10 @@ class RepeatedStatement:
         [result] = session.wait(generators.execute(session.pgconn))
         if result.status == ExecStatus.TUPLES_OK:
             self._transformer.set_pgresult(result)
-            return self._transformer.load_rows(0, result.ntuples, tuple)
+            rows: list[tuple[Any, ...]] = self._transformer.load_rows(0, result.ntuples, tuple)
+            # It would keep the last messages in memory until the next ones come.
+            self._transformer.set_pgresult(None)
+            return rows
         if result.status == ExecStatus.COMMAND_OK:
             return []
         raise psycopg.errors.error_from_result(result, encoding=session.info.encoding)
