@@ -37,6 +37,9 @@ DEAF_SECONDS = 60.0
 class Listener:
     """Run LISTEN in a thread of its own, on a session outside of any pool, which would go on listening there.
 
+    It is for workers whose producer cannot listen on its own session (:mod:`~django_pgqueue.worker.fetch.ear`): another
+    alias is to be used for LISTEN, or a pooler is in between.
+
     ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
     ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
     ``on_breaker``: called with handler, queue and channel when a breaker opens; the last two are None for a handler's.
