@@ -11,13 +11,15 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
-from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
+from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, Unreadable, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import refuse
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.repeated import RepeatedStatement
 
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
 DEQUEUE_LOOK_SECONDS = 0.05
+REPEATED_SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue($1::text, $2::integer, $3::interval, $4::text)"  # noqa: S608
 
 
 def dequeue(
@@ -51,12 +53,41 @@ def dequeue(
         raise InvalidMessage(f"lease is {lease}: it is not positive")
     while True:
         deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
-        if unreadable:
-            refuse(unreadable, database)
-            # While a key service does not answer, it is not asked for message after message.
-            if not deliveries and all(item.reason is not None for item in unreadable):
-                continue
+        if refused_to_read(deliveries, unreadable, database):
+            continue
         left = deadline - time.monotonic()
         if deliveries or not left > 0 or connections[database].in_atomic_block:
             return deliveries
         time.sleep(min(DEQUEUE_LOOK_SECONDS, left))
+
+
+class RepeatedDequeue:
+    """Lease messages again and again on a connection that the calling thread keeps; a worker's producer has one.
+
+    ``lease``, ``worker``: as for :func:`dequeue`. ``using``: database alias. The way to the server is as short as it
+    can be, because a message that is waited for waits for all of it.
+    """
+
+    def __init__(self, *, lease: timedelta, worker: str, using: str) -> None:
+        self._statement = RepeatedStatement("pgqueue_dequeue", REPEATED_SQL)
+        self._lease = f"{lease.total_seconds():.6f} s"
+        self._worker = worker
+        self._using = using
+
+    def __call__(self, queue: str, limit: int) -> list[Delivery]:
+        """Lease up to ``limit`` messages of ``queue``. Returns and raises what :func:`dequeue` does."""
+        while True:
+            rows = self._statement.rows(self._using, (queue, str(limit), self._lease, self._worker))
+            deliveries, unreadable = to_deliveries(queue, rows, self._worker) if rows else ([], [])
+            if not refused_to_read(deliveries, unreadable, self._using):
+                return deliveries
+
+
+def refused_to_read(deliveries: list[Delivery], unreadable: list[Unreadable], database: str) -> bool:
+    """Settle what Python cannot read, and return whether to look again: there was nothing else.
+
+    While a key service does not answer, it is not asked for message after message.
+    """
+    if unreadable:
+        refuse(unreadable, database)
+    return bool(unreadable) and not deliveries and all(item.reason is not None for item in unreadable)

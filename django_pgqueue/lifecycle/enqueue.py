@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
@@ -40,29 +40,38 @@ SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """
-# The moment as text: see binding.py. chr(31): SEPARATOR.
+# The moment as text: see binding.py. chr(31): SEPARATOR. The usual answer, that all messages were created at one time,
+# is one row with all ids: a thousand rows would take the client and the server longer than their conversion does.
 MANY = """
-SELECT id, outcome, created_at::text, dropped_ids, refusal FROM pgqueue_enqueue_many(
-    p_handlers => %(handler)s::text[],
-    p_payloads => string_to_array(%(payload)s::text, chr(31), '')::jsonb[],
-    p_channels => %(channel)s::text[],
-    p_queues => %(queue)s::text[],
-    p_bodies => %(body)s::bytea[],
-    p_headers => string_to_array(%(headers)s::text, chr(31), '')::jsonb[],
-    p_priorities => %(priority)s::integer[],
-    p_dequeue_ats => %(dequeue_at)s::timestamptz[],
-    p_delays => %(delay)s::interval[],
-    p_max_attempts => %(max_attempts)s::integer[],
-    p_backoffs => %(backoff)s::interval[],
-    p_backoff_factors => %(backoff_factor)s::float8[],
-    p_backoff_longests => %(backoff_longest)s::interval[],
-    p_dedupe_keys => %(dedupe_key)s::text[],
-    p_limits => string_to_array(%(limits)s::text, chr(31), '')::jsonb[],
-    p_costs => %(cost)s::integer[],
-    p_order_keys => %(order_key)s::text[],
-    p_create_channel => %(create_channel)s::boolean,
-    p_partial => %(partial)s::boolean,
-    p_wait => %(wait)s::interval)
+WITH answer AS MATERIALIZED (
+    SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
+        p_handlers => %(handler)s::text[],
+        p_payloads => string_to_array(%(payload)s::text, chr(31), '')::jsonb[],
+        p_channels => %(channel)s::text[],
+        p_queues => %(queue)s::text[],
+        p_bodies => %(body)s::bytea[],
+        p_headers => string_to_array(%(headers)s::text, chr(31), '')::jsonb[],
+        p_priorities => %(priority)s::integer[],
+        p_dequeue_ats => %(dequeue_at)s::timestamptz[],
+        p_delays => %(delay)s::interval[],
+        p_max_attempts => %(max_attempts)s::integer[],
+        p_backoffs => %(backoff)s::interval[],
+        p_backoff_factors => %(backoff_factor)s::float8[],
+        p_backoff_longests => %(backoff_longest)s::interval[],
+        p_dedupe_keys => %(dedupe_key)s::text[],
+        p_limits => string_to_array(%(limits)s::text, chr(31), '')::jsonb[],
+        p_costs => %(cost)s::integer[],
+        p_order_keys => %(order_key)s::text[],
+        p_create_channel => %(create_channel)s::boolean,
+        p_partial => %(partial)s::boolean,
+        p_wait => %(wait)s::interval)
+), alike AS (
+    SELECT array_agg(id)::text AS ids, min(created_at) AS created_at FROM answer
+    HAVING bool_and(outcome = 'created' AND dropped_ids IS NULL) AND min(created_at) = max(created_at)
+)
+SELECT ids, NULL AS id, NULL AS outcome, created_at::text, NULL AS dropped_ids, NULL AS refusal FROM alike
+UNION ALL
+SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal FROM answer WHERE NOT EXISTS (SELECT FROM alike)
 """
 
 
@@ -158,28 +167,38 @@ def enqueue_many(
         )
     listed = in_context(given)
     database = alias(using)
-    answers: dict[int, Enqueued] = {}
     columns = columns_of(listed) if listed else None
-    if columns is None:
+    if columns is not None:
+        enqueued = answers_of(call_many(columns, returned(on_refused), database), range(len(listed)), on_refused)
+    else:
         listed, bound, answers = bind_each(listed, on_refused)
         columns = dict(zip(Bound._fields, zip(*seal_new(list(bound.values()), database), strict=True), strict=False))
-        places: Iterable[int] = bound
-    else:
-        places = range(len(listed))
-    if columns:
-        rows = call_many(columns, returned(on_refused), database)
-        moments: dict[str | None, datetime | None] = {}
-        for place, (id, outcome, created_at, dropped_ids, refusal) in zip(places, rows, strict=True):  # noqa: A001
-            if refusal is not None:
-                answers[place] = refused(refusal, f"message {place + 1} of {len(listed)}: ", on_refused)
-                continue
-            if created_at not in moments:
-                moments[created_at] = moment_of_text(created_at)
-            answers[place] = Enqueued(id, outcome, "", moments[created_at], tuple(dropped_ids or ()))
-    enqueued = [answers[place] for place in range(len(listed))]
+        if columns:
+            rows = call_many(columns, returned(on_refused), database)
+            answers.update(zip(bound, answers_of(rows, list(bound), on_refused, len(listed)), strict=True))
+        enqueued = [answers[place] for place in range(len(listed))]
     if message_created.receivers:
         announce(listed, enqueued, database)
     return enqueued
+
+
+def answers_of(
+    rows: list[tuple[Any, ...]], places: Sequence[int], on_refused: OnRefused, count: int | None = None
+) -> list[Enqueued]:
+    """Return the rows of MANY as answers. Raises the first refusal, unless refusals are returned.
+
+    ``places``: where the messages stand in the call. ``count``: how many it has, if it has more.
+    """
+    if rows[0][0] is not None:
+        created_at = moment_of_text(rows[0][3])
+        return [Enqueued(id, "created", "", created_at) for id in map(int, rows[0][0][1:-1].split(","))]  # noqa: A001
+    count = len(places) if count is None else count
+    return [
+        Enqueued(id, outcome, "", moment_of_text(created_at), tuple(dropped_ids or ()))
+        if refusal is None
+        else refused(refusal, f"message {place + 1} of {count}: ", on_refused)
+        for place, (_, id, outcome, created_at, dropped_ids, refusal) in zip(places, rows, strict=True)  # noqa: A001
+    ]
 
 
 def bind_each(

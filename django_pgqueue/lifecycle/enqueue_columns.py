@@ -5,7 +5,7 @@ Each distinct value of a column is checked once: most messages of a call have th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import partial
@@ -88,19 +88,26 @@ def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
             for value in set(given.get(name, ())):
                 check(value)
         texts = {name: to_json_texts(given[name], name, most) for name in JSONS if name in given}
-        if any(f'"{codecs.MARK}"' in (text or "") for text in texts.get("payload", ())):
+        if f'"{codecs.MARK}"' in SEPARATOR.join(filter(None, texts.get("payload", ()))):
             return None
         policies = {name: retry_policy(name) for name in known}
     except InvalidMessage:
         return None
-    if sum(max(len(text or "") for text in column) for column in texts.values()) > most:
+    if sum(max(map(len, filter(None, column)), default=0) for column in texts.values()) > most:
         return None
     queues = {name: handler.queue if handler else "default" for name, handler in known.items()}
-    policy = zip(*map(policies.__getitem__, names), strict=True)
+    if len(known) == 1:
+        policy: Iterable[Sequence[Any]] = [[value] * count for value in policies[names[0]]]
+    else:
+        policy = zip(*map(policies.__getitem__, names), strict=True)
+    if "queue" in given or len(known) > 1:
+        queue = [queue or queues[name] for name, queue in zip(names, given.get("queue", repeat(None)), strict=False)]
+    else:
+        queue = [queues[names[0]]] * count
     return {
         **{name: given[name] for name in CHECKS if name in given},
         **texts,
-        "queue": [queue or queues[name] for name, queue in zip(names, given.get("queue", repeat(None)), strict=False)],
+        "queue": queue,
         **dict(zip(("max_attempts", "backoff", "backoff_factor", "backoff_longest"), policy, strict=True)),
     }
 

@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_alert_breaker", 1),
         InstallFunction("pgqueue_allowance", 1),
         InstallFunction("pgqueue_announce", 1),
+        InstallFunction("pgqueue_any_invalid", 1),
         InstallFunction("pgqueue_archive", 1),
         InstallFunction("pgqueue_archive_problem", 1),
         InstallFunction("pgqueue_arrive", 1),

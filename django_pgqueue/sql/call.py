@@ -32,8 +32,7 @@ def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -
         known = translate(error)
         if known is None:
             raise
-        # PostgreSQL's error quotes the value, and a traceback would show it.
-        raise known from (None if type(known) is InvalidMessage and quotes_value(error) else error)
+        raise known from visible_cause(known, error)
 
 
 def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -111,6 +110,11 @@ def translate(error: Exception) -> PgQueueError | None:
     if sqlstate.startswith((DATA_EXCEPTION, LIMIT_EXCEEDED)):
         return InvalidMessage(f"a value cannot be stored: {message}", hint=hint)
     return None
+
+
+def visible_cause(known: PgQueueError, error: Exception) -> Exception | None:
+    """Return the error that a traceback may show as the cause of ``known``; None if PostgreSQL quotes the value."""
+    return None if type(known) is InvalidMessage and quotes_value(error) else error
 
 
 def quotes_value(error: Exception) -> bool:

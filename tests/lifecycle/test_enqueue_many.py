@@ -29,6 +29,62 @@ def test_answers_come_in_the_order_of_the_messages():
     assert all(answer.created for answer in answers)
 
 
+@pytest.mark.parametrize("queues", [("default",), ("default", "emails")])
+@pytest.mark.parametrize("channels", [1, 3, 150])
+def test_ids_grow_in_the_order_given_on_any_number_of_channels(queues: tuple[str, ...], channels: int) -> None:
+    """Few channels of one queue are looked up together, and any others one by one."""
+    places = [(queue, f"c{number}") for queue in queues for number in range(channels)]
+    for queue, channel in places:
+        channel_set(queue=queue, channel=channel)
+    wanted = [places[number * 7 % len(places)] for number in range(2 * len(places))]
+    answers = enqueue_many(NewMessage(handler="h", queue=queue, channel=channel) for queue, channel in wanted)
+    ids = [answer.id for answer in answers]
+    assert ids == sorted(ids)
+    found = Message.objects.select_related("channel").in_bulk(ids)
+    assert [(found[each].channel.queue, found[each].channel.name) for each in ids] == wanted
+
+
+def test_messages_of_one_call_have_one_time() -> None:
+    answers = enqueue_many(NewMessage(handler="h") for _ in range(3))
+    assert {answer.created_at for answer in answers} == {Message.objects.get(pk=answers[0].id).created_at}
+
+
+def test_messages_that_are_enqueued_one_by_one_have_times_of_their_own() -> None:
+    answers = enqueue_many(NewMessage(handler="h", dedupe_key=f"k{number}") for number in range(3))
+    stored = Message.objects.in_bulk([answer.id for answer in answers])
+    assert [answer.created_at for answer in answers] == [stored[answer.id].created_at for answer in answers]
+    assert len({answer.created_at for answer in answers}) == 3
+
+
+def test_a_channel_that_is_created_and_one_that_exists_share_a_call(settings) -> None:
+    settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
+    channel_set(channel="old")
+    answers = enqueue_many(NewMessage(handler="h", channel=name) for name in ("old", "new", "old"))
+    assert [Message.objects.get(pk=answer.id).channel.name for answer in answers] == ["old", "new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ("ARRAY['h', '']", "the handler has no name"),
+        ("ARRAY['h', NULL]", "the handler has no name"),
+        ("ARRAY['h', repeat('x', 201)]", "longer than 200 characters"),
+        ("ARRAY['h', 'h'], p_priorities => ARRAY[1, 40000]", "priority"),
+        ("ARRAY['h', 'h'], p_max_attempts => ARRAY[1, 0]", "max_attempts"),
+        ("ARRAY['h', 'h'], p_max_attempts => ARRAY[1, 0], p_delays => ARRAY['1 s', '1 s']::interval[]", "max_attempts"),
+        ("ARRAY['h', 'h'], p_delays => ARRAY['1 s', '-400000 days']::interval[]", "delay"),
+        ("ARRAY['h', 'h'], p_costs => ARRAY[1, 0]", "cost"),
+    ],
+)
+def test_the_function_finds_the_message_that_breaks_a_rule(arrays: str, problem: str) -> None:
+    handlers, *others = arrays.split(", p_", 1)
+    given = f"{handlers}, ARRAY['1', '2']::jsonb[]" + (f", p_{others[0]}" if others else "")
+    rows = sql(f"SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue_many({given})")
+    assert [outcome for outcome, _ in rows] == ["withheld", "invalid"]
+    assert problem in rows[1][1]
+    assert Message.objects.count() == 0
+
+
 def test_each_message_keeps_its_own_fields():
     later = datetime(2100, 1, 1, tzinfo=UTC)
     everything = NewMessage(

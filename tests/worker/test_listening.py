@@ -27,10 +27,11 @@ from tests.worker.conftest import effects, script, scripts, where
 Start = Callable[..., Any]
 # Longer than any test waits: a worker that wakes up did so for another reason.
 NEVER = timedelta(minutes=5)
-# Those that listen: their last statement asked which breakers are open, or whether the server is still there.
+# Those that listen: their last statement asked which breakers are open, whether the server is still there, or, after
+# an empty look, when to look again.
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%'"
-    " AND (query LIKE '%%pgqueue_limit%%' OR query = 'SELECT 1')"
+    " AND (query LIKE '%%pgqueue_limit%%' OR query = 'SELECT 1' OR query ~ '^SELECT pgqueue_(is_contended|next_due)')"
 )
 # Those that have looked: after an empty look, a producer asks when it has to look again.
 HAVE_LOOKED = (
@@ -69,6 +70,34 @@ def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:
         eventually(asleep)
         message = script(["effect"])
         eventually(lambda message=message: (message, 1) in effects())
+
+
+def test_one_session_listens_and_dequeues(start: Start) -> None:
+    """The notification reaches the process of the server that then dequeues, and the thread that asks it to."""
+    start(listen="default", poll_interval=NEVER)
+    eventually(asleep)
+    [[listener]] = sql(LISTENERS)
+    assert sql(f"{HAVE_LOOKED} AND pid = %s", listener)
+
+
+def test_a_notification_that_comes_with_the_answer_of_a_statement_is_heard(queue: None) -> None:
+    """The session has read it then, so its socket has no data to wait for."""
+    producer = make_producer()
+    producer.listen(on_breaker=lambda *opened: None, deaf=lambda: None)
+    heard: list[bool] = []
+
+    def run() -> None:
+        connection = producer.connect()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_notify('pgqueue', 'emails')")
+            heard.append(producer._wake.is_set())
+            cursor.execute("SELECT pg_notify('pgqueue', 'default')")
+            heard.append(producer._wake.is_set())
+
+    role = Role("producer", run, crashed=lambda role, error: heard.append(False))
+    role.start()
+    role.join(PATIENCE_SECONDS)
+    assert heard == [False, True]
 
 
 def test_a_message_that_arrives_while_a_worker_falls_asleep_is_found(queue: None, connect: Connect) -> None:

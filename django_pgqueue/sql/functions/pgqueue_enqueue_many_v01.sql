@@ -49,6 +49,7 @@ DECLARE
         cardinality(p_order_keys)];
     v_look record;
     v_refused boolean;
+    v_ids jsonb;
     v_requests pgqueue_request[];
 BEGIN
     IF (coalesce(cardinality(p_handlers), 0) = ALL (v_lengths)) IS FALSE THEN
@@ -62,16 +63,10 @@ BEGIN
     v_look := pgqueue_enqueue_look(
         p_handlers, p_channels, p_queues, p_dedupe_keys, p_create_channel, p_partial, p_wait);
     v_refused := v_look.refusals <> '{}';
-    IF p_partial IS NOT TRUE AND NOT v_refused THEN
-        v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
-            u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
-            u.dedupe_key)) IS NOT NULL OR bool_or(num_nonnulls(u.limits, u.cost, u.order_key) > 0
-                AND pgqueue_metering_problem(u.limits, u.cost, u.order_key) IS NOT NULL)
-        FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
-            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs, p_order_keys) AS u
-            (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
-            backoff_longest, dedupe_key, limits, cost, order_key));
-    END IF;
+    v_ids := v_look.ids;
+    v_refused := v_refused OR p_partial IS NOT TRUE AND pgqueue_any_invalid(p_handlers, p_payloads, p_bodies, p_headers,
+        p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests,
+        p_dedupe_keys, p_limits, p_costs, p_order_keys);
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)
         FROM pgqueue_missing_channel(v_look.missing[v_place][1], v_look.missing[v_place][2], p_create_channel) AS m;
@@ -101,18 +96,21 @@ BEGIN
         i.backoff, i.backoff_factor, i.backoff_longest, v_now, i.limit_ids, i.cost,
         CASE WHEN i.due_at <= v_now THEN i.waits_for END, i.order_key
     FROM (
-        SELECT u.*, c.id AS channel_id, coalesce(u.dequeue_at, v_now + coalesce(u.delay, '0')) AS due_at,
+        SELECT u.*, coalesce(u.dequeue_at, v_now + u.delay, v_now) AS due_at,
             CASE WHEN u.limits IS NOT NULL THEN pgqueue_limit_ids(u.limits) END AS limit_ids,
-            CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(u.limits)) END AS waits_for
-        FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
-            p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs,
-            p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at,
-                delay, max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, order_key, place)
-        LEFT JOIN pgqueue_channel AS c
-            ON c.queue = coalesce(u.queue, 'default') AND c.name = coalesce(u.channel, 'default')
+            CASE WHEN u.limits IS NOT NULL THEN pgqueue_waits_for(u.channel_id, pgqueue_limit_ids(u.limits)) END
+                AS waits_for
+        FROM (
+            SELECT u.*, CASE WHEN v_ids IS NULL THEN (SELECT c.id FROM pgqueue_channel AS c
+                WHERE c.queue = coalesce(u.queue, 'default') AND c.name = coalesce(u.channel, 'default'))
+                ELSE (v_ids ->> coalesce(u.channel, 'default'))::bigint END AS channel_id
+            -- The rows of a function come in the order of its arrays.
+            FROM unnest(p_handlers, p_payloads, p_channels, p_queues, p_bodies, p_headers, p_priorities, p_dequeue_ats,
+                p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests, p_limits, p_costs,
+                p_order_keys) AS u (handler, payload, channel, queue, body, headers, priority, dequeue_at, delay,
+                    max_attempts, backoff, backoff_factor, backoff_longest, limits, cost, order_key)
+        ) AS u
     ) AS i
-    -- The ids are in the order given, and so are the answers.
-    ORDER BY i.place
     RETURNING pgqueue_message.id, 'created'::text, v_now, NULL::bigint[], NULL::jsonb;
 END;
 $$;

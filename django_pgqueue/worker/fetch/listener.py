@@ -19,6 +19,7 @@ from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
 from django_pgqueue.worker.role import Crashed, Role
 
+LISTEN = "LISTEN pgqueue; LISTEN pgqueue_breaker"
 OPEN_BREAKERS = """
 SELECT l.breaker_handler, c.queue, c.name FROM pgqueue_limit AS l LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
 WHERE l.open_until IS NOT NULL
@@ -36,10 +37,14 @@ DEAF_SECONDS = 60.0
 class Listener:
     """Run LISTEN in a thread of its own, on a session outside of any pool, which would go on listening there.
 
+    It is for workers whose producer cannot listen on its own session (:mod:`~django_pgqueue.worker.fetch.ear`): another
+    alias is to be used for LISTEN, or a pooler is in between.
+
     ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
     ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
     ``on_breaker``: called with handler, queue and channel when a breaker opens; the last two are None for a handler's.
-    ``crashed``: called with the error if the thread ends by one.
+    ``at_once``: start with the other roles; else only when :meth:`need` is called. ``crashed``: called with the error
+    if the thread ends by one.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Listener:
         alias: str,
         serves: Callable[[str], bool],
         *,
+        at_once: bool,
         worker: str,
         outage: Outage,
         wake: Callable[[], None],
@@ -54,6 +60,7 @@ class Listener:
         crashed: Crashed,
     ) -> None:
         self._alias = alias
+        self._at_once = at_once
         self._serves = serves
         self._worker = worker
         self._outage = outage
@@ -65,14 +72,21 @@ class Listener:
         self._thread = Role("listener", self._run, crashed=crashed)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, if it is needed from the beginning."""
+        if self._at_once:
+            self.need()
+
+    def need(self) -> None:
+        """Start the thread, unless it has been started."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         os.write(self._stop_writer, b"x")
-        self._thread.join(5)
+        if self._thread.ident is not None:
+            self._thread.join(5)
         if not self._thread.is_alive():
             os.close(self._stop_reader)
             os.close(self._stop_writer)
@@ -85,7 +99,7 @@ class Listener:
                 connection.connect()
                 session = connection.connection
                 direct = is_direct(session)
-                session.execute("LISTEN pgqueue; LISTEN pgqueue_breaker")
+                session.execute(LISTEN)
                 failures = 0
                 self._outage.ended(LISTENER)
                 # A breaker may have opened, and messages may have come, before this session listened.
@@ -109,7 +123,7 @@ class Listener:
 
     def _make_connection(self) -> BaseDatabaseWrapper:
         connection = without_pool(connections[self._alias])
-        connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{self._worker}"[:63]
+        name_session(connection, self._worker)
         limit_answer_time(connection)
         return connection
 
@@ -154,6 +168,11 @@ class Listener:
 
     def _sleep(self, seconds: float) -> None:
         select.select([self._stop_reader], [], [], seconds)
+
+
+def name_session(connection: BaseDatabaseWrapper, worker: str) -> None:
+    """Let pg_stat_activity show that the sessions of this connection listen, and for which worker."""
+    connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{worker}"[:63]
 
 
 def breaker_of(payload: str) -> tuple[str, str | None, str | None] | None:

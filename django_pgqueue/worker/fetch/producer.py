@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable
 
+from django.db.backends.base.base import BaseDatabaseWrapper
+
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.lifecycle.dequeue import dequeue
+from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.fetch.alarm import Alarm
 from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.fetch.ear import Ear, OnBreaker, doze
 from django_pgqueue.worker.fetch.flood import Flood
 from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, Notifications
 from django_pgqueue.worker.fetch.upcoming import Upcoming
@@ -63,6 +66,7 @@ class Producer:
         self._served = served
         self._poll = options.poll_interval.total_seconds()
         self._lease = options.lease.total_seconds()
+        self._dequeue = RepeatedDequeue(lease=options.lease, worker=options.name, using=options.using)
         self._hold = hold
         self._held = held
         self._done = done
@@ -76,7 +80,8 @@ class Producer:
         self._rest_until = 0.0
         self._stopped = False
         self._paused = self._pause_wanted = False
-        self._wake = threading.Event()
+        self._wake = Alarm()
+        self._ear: Ear | None = None
         self._thread = Role("producer", self._run, crashed=crashed)
 
     def wake(self) -> None:
@@ -88,11 +93,22 @@ class Producer:
         if self._notifications.hear():
             self._wake.set()
 
+    def _hear_myself(self) -> None:
+        if self._notifications.hear():
+            self._wake.keep_awake()
+
     def pause(self, paused: bool) -> None:
         """Stop dequeuing (``paused``), or resume it. Messages that the process has already are still handled."""
         if paused != self._pause_wanted:
             self._pause_wanted = paused
             self._wake.set()
+
+    def listen(self, *, on_breaker: OnBreaker, deaf: Callable[[], None]) -> None:
+        """Listen for notifications on the producer's own session. Call it before :meth:`start`.
+
+        ``on_breaker``, ``deaf``: as for :class:`~django_pgqueue.worker.fetch.ear.Ear`.
+        """
+        self._ear = Ear(serves=self._served.serves, hear=self._hear_myself, on_breaker=on_breaker, deaf=deaf)
 
     def start(self) -> None:
         """Start the thread."""
@@ -104,8 +120,19 @@ class Producer:
         self._wake.set()
         self._thread.join(timeout)
 
+    def connect(self) -> BaseDatabaseWrapper:
+        """Give the calling thread the producer's connection, which prepares its statements and may listen. Return it.
+
+        Its session opens at the first statement.
+        """
+        connection = dedicate_connection(self._options.using)
+        prepare_statements(connection)
+        if self._ear is not None:
+            self._ear.attach(connection, self._options.name)
+        return connection
+
     def _run(self) -> None:
-        prepare_statements(dedicate_connection(self._options.using))
+        self.connect()
         while not self._stopped:
             self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
         self._outage.retry_until_success(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
@@ -126,7 +153,7 @@ class Producer:
             self._log_paused()
         if self._paused:
             self._dispatch.tend()
-            self._wake.wait(self._poll)
+            self._doze(self._poll)
             return 0
         room = self._dispatch.room()
         if self._options.once:
@@ -153,7 +180,7 @@ class Producer:
         elif room:
             self._fall_asleep(room)
         else:
-            self._wake.wait(self._poll)
+            self._doze(self._poll)
         return found
 
     def _rest(self) -> bool:
@@ -180,9 +207,7 @@ class Producer:
         for step in range(len(queues)):
             queue = queues[(self._turn + step) % len(queues)]
             since = time.monotonic()
-            deliveries = dequeue(
-                queue, room - found, lease=self._options.lease, worker=self._options.name, using=self._options.using
-            )
+            deliveries = self._dequeue(queue, room - found)
             if deliveries:
                 self._hold(deliveries, since)
                 if time.monotonic() - since < self._lease:
@@ -208,18 +233,18 @@ class Producer:
 
     def _fall_asleep(self, room: int) -> None:
         if self._notifications.leave_to_others():
-            self._wake.wait(WITHDRAWN_LOOK_SECONDS)
+            self._doze(WITHDRAWN_LOOK_SECONDS)
             return
         if self._flood.may_go_on():
             # An announcement would cost each enqueuer a lock.
-            self._wake.wait(self._flood.rest(self._rest_seconds))
+            self._doze(self._flood.rest(self._rest_seconds))
             return
         self._flood.rose = False
         # An enqueue that came before the announcement did not notify this worker.
         if self._notifications.announce() and self.look(room):
             return
         contended = self._contention.pause(self._served.names)
-        self._wake.wait(contended or min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
+        self._doze(contended or min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
 
     def _awake(self, found: int, room: int) -> None:
         if self._options.notify == "always":
@@ -232,11 +257,11 @@ class Producer:
 
     def _once(self, found: int) -> None:
         if not found and self._contention.tries < ONCE_TRIES and (pause := self._contention.pause(self._served.names)):
-            self._wake.wait(pause)
+            self._doze(pause)
             return
         while self._held() and not self._stopped:
             self._dispatch.tend()
-            self._wake.wait(DRAIN_INTERVAL_SECONDS)
+            self._doze(DRAIN_INTERVAL_SECONDS)
             self._wake.clear()
         self._stopped = True
         self._done()
@@ -248,7 +273,7 @@ class Producer:
             self._stopped = True
             self._done()
         else:
-            self._wake.wait(DRAIN_INTERVAL_SECONDS)
+            self._doze(DRAIN_INTERVAL_SECONDS)
 
     def _ready(self) -> bool:
         """Return whether ready messages are left whose channel is only at a limit right now."""
@@ -256,6 +281,9 @@ class Producer:
         queues = set(self._served.names) - set(paused)
         ready = Message.objects.using(self._options.using).filter(status=Message.Status.READY)
         return ready.filter(channel__queue__in=queues, channel__paused_at=None).exists()
+
+    def _doze(self, seconds: float) -> None:
+        doze(self._wake, self._ear, seconds)
 
     def _sleep(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
