@@ -17,7 +17,7 @@ INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "r
 
 
 def reasons_html(reasons: Iterable[Reason]) -> str:
-    """Return the reasons as a list in HTML."""
+    """Return the reasons as a list in HTML: for each a badge with its code, and its sentence."""
     items = (
         (rendering.badge(reason.code.replace("_", " "), badge_kind(reason.code)), reason.sentence) for reason in reasons
     )

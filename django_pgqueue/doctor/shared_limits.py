@@ -10,7 +10,7 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
-from django_pgqueue.limits import UNDECLARED
+from django_pgqueue.limits import UNDECLARED, handler_of_limit
 from django_pgqueue.sql.call import call
 
 # served: a message waits in a channel that nothing else holds up.
@@ -103,14 +103,16 @@ def limit_undeclared(row: LimitHealth) -> Finding:
 
 
 def limit_paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Finding:
-    """Report a paused limit that messages wait for. It is a warning if it has no end and they wait for long."""
+    """Report a paused limit or handler that messages wait for. It is a warning if the pause has no end and they wait
+    for long."""
+    handler = handler_of_limit(row.name)
     return Finding(
         "limit_paused",
         Severity.WARNING if is_long and details.is_endless else Severity.NOTE,
-        f"The shared limit {safe_name(row.name)} is paused{'' if details.is_endless else ' until a set time'}: "
-        f"{waiting_text(row)}.",
-        f"Resume it when the reason is gone: manage.py queuepause --limit {safe_name(row.name)} --resume; if it is a "
-        "paused handler, --handler NAME --resume.",
+        f"The {safe_name(row.name) if handler else f'shared limit {safe_name(row.name)}'} is paused"
+        f"{'' if details.is_endless else ' until a set time'}: {waiting_text(row)}.",
+        f"Resume it when the reason is gone: manage.py queuepause "
+        f"{f'--handler {safe_name(handler)}' if handler else f'--limit {safe_name(row.name)}'} --resume.",
         limit_facts(row),
     )
 

@@ -22,6 +22,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import BreakerState
 from django_pgqueue.lifecycle.held_channels import HeldChannel
 from django_pgqueue.lifecycle.limit_health import LimitHealth
+from django_pgqueue.limits import handler_of_limit
 
 BAD, LATE = "bad", "late"
 # A message that waits longer than this many times WAITING_WARNING is bad; a shorter wait is late.
@@ -84,7 +85,10 @@ def lateness(age: timedelta) -> str:
 
 
 def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert]:
-    """Yield the alerts of one queue."""
+    """Yield the alerts of one queue: it is paused, has no worker, is late, or many of its messages die or fail.
+
+    ``spans``: what it settled in the last hour and before. ``now``: the time of the database.
+    """
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
     if queue.paused and backlog.ready:
@@ -159,8 +163,13 @@ def of_shared_limits(limits: Sequence[LimitHealth]) -> Iterator[Alert]:
     for limit in limits:
         # The alerts of a queue have the waits for its own limit.
         if limit.kind == "shared" and limit.oldest_age is not None and (kind := lateness(limit.oldest_age)):
-            text = _("A message has waited for the shared limit %(name)s for %(age)s: %(why)s.")
-            facts = {"name": limit.name, "age": rendering.duration(limit.oldest_age), "why": why[limit.why]}
+            handler = handler_of_limit(limit.name)
+            text = (
+                _("A message has waited for the handler %(name)s for %(age)s: %(why)s.")
+                if handler
+                else _("A message has waited for the shared limit %(name)s for %(age)s: %(why)s.")
+            )
+            facts = {"name": handler or limit.name, "age": rendering.duration(limit.oldest_age), "why": why[limit.why]}
             yield Alert(kind, text % facts, "sharedlimit_changelist", {"q": limit.name})
 
 

@@ -14,6 +14,7 @@ from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
 from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
 from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
+from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.management.database import database_error, queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import bounded_read
@@ -124,7 +125,10 @@ def waits_for_limits(rows: list[LimitHealth], longest: timedelta | None) -> Iter
     """Yield a sentence for each limit for which a message waits longer than ``longest``; None: any wait is allowed."""
     for row in rows:
         if longest is not None and row.oldest_age is not None and row.oldest_age > longest:
-            name = f"{'limit' if row.kind == 'shared' else 'limit of queue'} {printable(row.name)}"
+            # The limit of a paused handler is called "handler" and its name.
+            handler = row.kind == "shared" and handler_of_limit(row.name)
+            kind = "" if handler else "limit " if row.kind == "shared" else "limit of queue "
+            name = f"{kind}{printable(row.name)}"
             reason = {"paused": "it is paused", "full": "it is full", "rate": "it has no token"}.get(row.why or "", "")
             because = f", {reason}" if reason else ", it has room"
             yield f"{name}: a message waits for {row.oldest_age.total_seconds():.0f} s{because}"
