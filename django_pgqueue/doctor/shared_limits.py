@@ -136,7 +136,8 @@ def limit_waits(row: LimitHealth) -> Finding:
         "limit_waits",
         Severity.WARNING,
         f"Messages wait for long for the shared limit {safe_name(row.name)}, because {reason}: {waiting_text(row)}.",
-        "Raise the limit if the service that it protects can take more, or enqueue less.",
+        "See which channels hold its places: manage.py queueexplain --channel NAME, of one that waits. Raise the limit "
+        "if the service that it protects can take more, or enqueue less.",
         limit_facts(row),
     )
 
@@ -155,12 +156,18 @@ def limit_too_small(row: LimitHealth, details: LimitDetails) -> Finding:
 
 def limit_without_handlers(limit: str, missing: list[str]) -> Finding:
     """Report a limit that is set for handlers that do not exist."""
+    handler = handler_of_limit(limit)
     return Finding(
         "limit_handler_missing",
         Severity.NOTE,
-        f"The shared limit {safe_name(limit)} is set for handlers that no worker and no installed app has: "
+        f"The handler {safe_name(handler)} is or was paused, and no worker and no installed app has it."
+        if handler
+        else f"The shared limit {safe_name(limit)} is set for handlers that no worker and no installed app has: "
         f"{list_text(missing)}.",
-        "Correct the names with limit_set(handlers=[…]) or in the admin. Removed handlers do no harm.",
+        "If the name is wrong, delete the pause: it is the shared limit of this name in the admin, and manage.py "
+        f"queuelimit drop '{safe_name(limit)}' drops it."
+        if handler
+        else "Correct the names with limit_set(handlers=[…]) or in the admin. Removed handlers do no harm.",
         {"limit": limit, "handlers": len(missing), "shown": missing[:SHOWN_NAMES]},
     )
 

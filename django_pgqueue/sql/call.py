@@ -16,6 +16,7 @@ SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config(
 # The classes of SQLSTATEs for values that PostgreSQL refuses, and for values that are too large or too deep for it.
 DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
 CHECK_VIOLATION = "23514"
+UNDEFINED_FUNCTION, UNDEFINED_TABLE = "42883", "42P01"
 
 
 def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -31,6 +32,8 @@ def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -
     except (DatabaseError, ValueError, OverflowError) as error:
         known = translate(error)
         if known is None:
+            if unmigrated := unmigrated_text(error, using):
+                raise type(error)(unmigrated) from error.__cause__
             raise
         # PostgreSQL's error quotes the value, and a traceback would show it.
         raise known from (None if type(known) is InvalidMessage and quotes_value(error) else error)
@@ -111,6 +114,21 @@ def translate(error: Exception) -> PgQueueError | None:
     if sqlstate.startswith((DATA_EXCEPTION, LIMIT_EXCEEDED)):
         return InvalidMessage(f"a value cannot be stored: {message}", hint=hint)
     return None
+
+
+def unmigrated_text(error: Exception, using: str) -> str:
+    """Return what to do about an error that names a function or table of the queue which the database does not have;
+    empty for any other error. ``using``: database alias."""
+    if getattr(error.__cause__, "sqlstate", None) not in (UNDEFINED_FUNCTION, UNDEFINED_TABLE):
+        return ""
+    missing = re.match(r'(function|relation) "?(?:\w+\.)?(pgqueue_\w+)', primary(error))
+    if missing is None:
+        return ""
+    kind = "table" if missing[1] == "relation" else missing[1]
+    return (
+        f"The database {using!r} does not have the {kind} {missing[2]} of this release: run manage.py migrate. If the "
+        'queue is in another database, name it in the setting DJANGO_PGQUEUE["DATABASE"].'
+    )
 
 
 def quotes_value(error: Exception) -> bool:

@@ -144,3 +144,18 @@ def test_explain_names_the_message_of_the_order_key_that_goes_before(session: Se
         f"It waits for message {first} of the order key invoice-7, which is leased."
     )
     assert "waits_for_order_key" not in reasons(session, first)
+
+
+def test_explain_says_that_the_message_before_it_has_failed_and_when_it_is_tried_again(
+    session: Session, channels: None
+) -> None:
+    first, second = (enqueue(session, "a", order_key="invoice-7") for _ in range(2))
+    [lease] = dequeue(session, 10)
+    session.execute(
+        "SELECT * FROM pgqueue_retry(%s, %s, %s::jsonb[], ARRAY['1 hour'::interval])",
+        [[lease.id], [lease.token], ['{"type": "LockedError", "message": "secret"}']],
+    )
+
+    found = reasons(session, second)["waits_for_order_key"]
+    assert found.startswith(f"It waits for message {first} of the order key invoice-7, which is scheduled for 20")
+    assert found.endswith(", after its attempt 1 failed with LockedError.")

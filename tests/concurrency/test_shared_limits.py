@@ -236,7 +236,8 @@ def test_an_unknown_limit_is_refused_and_nothing_is_written(session: Session, ch
 
     assert (outcome, refusal) == (
         "invalid",
-        "invalid message: there is no limit paypal: make it first (limit_set)",
+        'invalid message: there is no limit "paypal": if code declares it, run migrate or restart a worker; else make '
+        "it with limit_set",
     )
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 

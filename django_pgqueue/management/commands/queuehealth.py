@@ -177,7 +177,7 @@ def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problem
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"
     ages = [row.oldest_age for row in rows if row.oldest_age is not None]
-    oldest = f"the oldest for {max(ages).total_seconds():.0f} s" if ages else "none waits"
+    oldest = f", the oldest for {max(ages).total_seconds():.0f} s" if ages else ""
     at_least = "" if all(row.complete for row in rows) else "at least "
     unknown = sum(row.unknown_handler for row in rows)
     limited = sum(row.waiting_for_limit for row in rows)
@@ -186,4 +186,8 @@ def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problem
     missing += f", {at_least}{keyed} waiting for their order key" if keyed else ""
     missing += f", {len(tripped)} breaker(s) open" if tripped else ""
     missing += f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
-    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"
+    paused = [printable(row.queue) for row in rows if row.paused]
+    unserved = [printable(row.queue) for row in rows if not row.workers and row.ready + row.waiting_for_limit]
+    missing = f", no worker for {', '.join(unserved)}{missing}" if unserved else missing
+    missing = f", paused: {', '.join(paused)}{missing}" if paused else missing
+    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s){oldest}{missing}"

@@ -46,6 +46,7 @@ BEGIN
             CASE v_why
                 WHEN 'limit' THEN 'a limit, a pause or a breaker of its handler has no room for it'
                 WHEN 'failed' THEN format('its attempt %s failed', v_message.attempts)
+                    || coalesce(' with ' || left(v_message.errors -> -1 ->> 'type', 200), '')
                 ELSE 'it was deferred'
             END,
             CASE WHEN v_behind = v_most THEN 'at least ' END, v_behind),
