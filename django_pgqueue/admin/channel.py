@@ -204,7 +204,9 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.reasons_html(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
+        """Explain now why messages of the channel are not running, with links to what holds them up."""
+        reasons = explain_channel(channel=channel.name, queue=channel.queue, using=alias(None))
+        return explanation.reasons_html(reasons, self.link)
 
     def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
         channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)

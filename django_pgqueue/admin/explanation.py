@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import Link
 from django_pgqueue.lifecycle.explain import Reason
 
 # Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
@@ -16,12 +18,35 @@ GOOD = {"completed", "empty", "in_line"}
 INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
 
 
-def reasons_html(reasons: Iterable[Reason]) -> str:
-    """Return the reasons as a list in HTML: for each a badge with its code, and its sentence."""
+def reasons_html(reasons: Iterable[Reason], link: Link) -> str:
+    """Return the reasons as a list in HTML: for each a badge with its code, its sentence, and links to what it names.
+
+    ``link``: makes a link to a page of the admin, as ``BaseAdmin.link`` does.
+    """
     items = (
-        (rendering.badge(reason.code.replace("_", " "), badge_kind(reason.code)), reason.sentence) for reason in reasons
+        (
+            rendering.badge(reason.code.replace("_", " "), badge_kind(reason.code)),
+            reason.sentence,
+            format_html_join("", " {}", ((shown,) for shown in links_of(reason, link))),
+        )
+        for reason in reasons
     )
-    return format_html('<ul class="pgqueue-reasons">{}</ul>', format_html_join("", "<li>{} <p>{}</p></li>", items))
+    return format_html('<ul class="pgqueue-reasons">{}</ul>', format_html_join("", "<li>{} <p>{}{}</p></li>", items))
+
+
+def links_of(reason: Reason, link: Link) -> Iterator[str]:
+    """Yield links to what a reason names: the message that holds others up, the shared limit, and the channels that
+    hold its places."""
+    # The fact ``message`` of an error is a text.
+    if isinstance(message := reason.facts.get("message"), int):
+        yield link(_("Message %s") % message, "message_change", message)
+    if reason.code.startswith("shared_limit_"):
+        limit = reason.facts["limit"]
+        yield link(limit, "sharedlimit_changelist", q=limit)
+    for holder in reason.facts.get("held_by") or ():
+        if "queue" in holder:
+            name = f"{holder['queue']}/{holder['channel']}"
+            yield link(name, "channel_named", queue=holder["queue"], channel=holder["channel"])
 
 
 def badge_kind(code: str) -> str:

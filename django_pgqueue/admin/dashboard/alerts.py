@@ -200,7 +200,7 @@ def of_breakers(breakers: Sequence[BreakerState], now: datetime) -> Iterator[Ale
     sentence = text % {"name": found[0].name(), "age": age, "waiting": f"{found[0].waiting:,}"}
     if others := len(found) - 1:
         sentence += " " + ngettext("So is %s other breaker.", "So are %s other breakers.", others) % others
-    yield Alert(LATE, sentence, "sharedlimit_changelist")
+    yield Alert(LATE, sentence, "sharedlimit_changelist", {} if others else {"q": found[0].handler})
 
 
 def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:
