@@ -16,7 +16,7 @@ LIMIT_NAME_CHARACTERS = 200
 UNDECLARED = "A handler names this limit, and nothing declares it."
 """The reason of the pause of such a limit. It is compared, so it is not translated."""
 HANDLER_PREFIX = "handler "
-"""The pause of a handler is that of the shared limit with this prefix before the handler's name: pgqueue_handler_limit."""
+"""A handler is paused by the shared limit that has this prefix before its name, as pgqueue_handler_limit makes it."""
 MOST = 2**31 - 1
 LONGEST_INTERVAL = timedelta(days=365_000)
 

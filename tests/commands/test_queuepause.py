@@ -93,9 +93,7 @@ def test_a_pause_of_a_handler_that_nothing_has_asks_whether_the_name_is_right() 
     assert output_of("queuepause", "--handler", "mail.send", stderr=warned) == "handler mail.send is paused.\n"
     assert warned.getvalue() == ""
     assert output_of("queuepause", "--handler", "mail.sned", stderr=warned) == "handler mail.sned is paused.\n"
-    assert warned.getvalue() == (
-        "No installed app and no worker has a handler 'mail.sned': is the name right?\n"
-    )
+    assert warned.getvalue() == "No installed app and no worker has a handler 'mail.sned': is the name right?\n"
 
 
 def test_a_dry_run_changes_nothing() -> None:
