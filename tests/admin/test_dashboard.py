@@ -142,6 +142,14 @@ def test_long_waits_for_a_shared_limit_and_behind_a_failing_message_are_alerts(a
     assert '/admin/pgqueue/message/?queue=default&amp;waits_for=limit">1</a>' in html
 
 
+def test_messages_that_wait_for_a_limit_count_for_a_queue_without_worker(admin_client: Client) -> None:
+    limit_set("stripe", max_concurrency=1)
+    limit_pause("stripe", reason="down")
+    enqueue("h", limits=["stripe"])
+    measure(AT_ONCE)
+    assert "Queue default has no worker, and 1 message waits." in shown(look(admin_client))
+
+
 def test_a_long_wait_for_a_paused_handler_names_the_handler(admin_client: Client) -> None:
     working()
     handler_pause("mail.send", reason="down")

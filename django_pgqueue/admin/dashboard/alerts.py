@@ -98,13 +98,14 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
             backlog.ready,
         )
         yield Alert(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
-    elif backlog.ready and not queue.workers:
+    elif (left := backlog.ready + backlog.waiting_for_limit) and not queue.workers:
         text = ngettext(
             "Queue %(queue)s has no worker, and %(ready)s message waits.",
             "Queue %(queue)s has no worker, and %(ready)s messages wait.",
-            backlog.ready,
+            left,
         )
-        yield Alert(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
+        query = waiting if backlog.ready == left else {"queue": name}
+        yield Alert(BAD, text % {"queue": name, "ready": f"{left:,}"}, "message_changelist", query)
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
         yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
