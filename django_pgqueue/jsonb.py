@@ -50,7 +50,8 @@ def to_json(value: Any, what: str, most: int | None = None) -> str | None:
         text = ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(
-            f"something in the {what} is not JSON: {error}", hint="Pass dicts, lists, strings, numbers, dates."
+            f"something in the {what} is not JSON: {error}",
+            hint="Pass dicts, lists, strings, numbers, dates; of a row its primary key.",
         ) from error
     limit_size(len(text), what, most)
     if "\\u" not in text:

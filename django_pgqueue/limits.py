@@ -15,8 +15,15 @@ from django_pgqueue.rates import parse_rate
 LIMIT_NAME_CHARACTERS = 200
 UNDECLARED = "A handler names this limit, and nothing declares it."
 """The reason of the pause of such a limit. It is compared, so it is not translated."""
+HANDLER_PREFIX = "handler "
+"""A handler is paused by the shared limit that has this prefix before its name, as pgqueue_handler_limit makes it."""
 MOST = 2**31 - 1
 LONGEST_INTERVAL = timedelta(days=365_000)
+
+
+def handler_of_limit(name: str) -> str | None:
+    """Return the handler that the shared limit of this name pauses, or None for another limit."""
+    return name.removeprefix(HANDLER_PREFIX) if name.startswith(HANDLER_PREFIX) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def bounded(word: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text is a path of a file or a dotted name.
+    """Return whether a text is the path of a file that exists, or a dotted name whose first part is a loaded module.
 
     AUTH_BACKEND = "shop.auth.Backend" and KEY_FOLDER = "/srv/shop" have names that sound secret, and appear in
     tracebacks.

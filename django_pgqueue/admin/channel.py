@@ -26,7 +26,6 @@ from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.explain import explain_channel
 from django_pgqueue.models import Channel, Message
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ class ChannelChangeList(LeanChangeList):
 @admin.register(Channel)
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
-    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "limits_shown", "waiting_for_limit"]
-    list_display += ["waiting_for_order_key"]
+    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "waiting_for_limit"]
+    list_display += ["waiting_for_order_key", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
@@ -204,7 +203,7 @@ class ChannelAdmin(TenantAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.reasons_html(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)))
+        return explanation.channel_html(channel, self.link)
 
     def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
         channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)

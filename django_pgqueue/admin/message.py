@@ -125,7 +125,7 @@ class MessageAdmin(BulkActionsAdmin):
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
         """Explain now why the message is not running, with a link to its channel."""
-        reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)))
+        reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)), self.link)
         return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_link(message))
 
     @admin.display(description=_("status"), ordering="status")

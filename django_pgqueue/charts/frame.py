@@ -27,7 +27,7 @@ def text(value: object, longest: int | None = None) -> str:
 
 
 def coordinate(value: float) -> str:
-    """Return a coordinate with one decimal place."""
+    """Return a coordinate as text for SVG, with one decimal place at most: ``12.5``, ``12``."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -10,7 +10,7 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
-from django_pgqueue.limits import UNDECLARED
+from django_pgqueue.limits import UNDECLARED, handler_of_limit
 from django_pgqueue.sql.call import call
 
 # served: a message waits in a channel that nothing else holds up.
@@ -103,14 +103,16 @@ def limit_undeclared(row: LimitHealth) -> Finding:
 
 
 def limit_paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Finding:
-    """Report a paused limit that messages wait for. It is a warning if it has no end and they wait for long."""
+    """Report a paused limit or handler that messages wait for. It is a warning if the pause has no end and they wait
+    for long."""
+    handler = handler_of_limit(row.name)
     return Finding(
         "limit_paused",
         Severity.WARNING if is_long and details.is_endless else Severity.NOTE,
-        f"The shared limit {safe_name(row.name)} is paused{'' if details.is_endless else ' until a set time'}: "
-        f"{waiting_text(row)}.",
-        f"Resume it when the reason is gone: manage.py queuepause --limit {safe_name(row.name)} --resume; if it is a "
-        "paused handler, --handler NAME --resume.",
+        f"The {safe_name(row.name) if handler else f'shared limit {safe_name(row.name)}'} is paused"
+        f"{'' if details.is_endless else ' until a set time'}: {waiting_text(row)}.",
+        f"Resume it when the reason is gone: manage.py queuepause "
+        f"{f'--handler {safe_name(handler)}' if handler else f'--limit {safe_name(row.name)}'} --resume.",
         limit_facts(row),
     )
 
@@ -134,7 +136,8 @@ def limit_waits(row: LimitHealth) -> Finding:
         "limit_waits",
         Severity.WARNING,
         f"Messages wait for long for the shared limit {safe_name(row.name)}, because {reason}: {waiting_text(row)}.",
-        "Raise the limit if the service that it protects can take more, or enqueue less.",
+        "See which channels hold its places: manage.py queueexplain --channel NAME, of one that waits. Raise the limit "
+        "if the service that it protects can take more, or enqueue less.",
         limit_facts(row),
     )
 
@@ -153,12 +156,18 @@ def limit_too_small(row: LimitHealth, details: LimitDetails) -> Finding:
 
 def limit_without_handlers(limit: str, missing: list[str]) -> Finding:
     """Report a limit that is set for handlers that do not exist."""
+    handler = handler_of_limit(limit)
     return Finding(
         "limit_handler_missing",
         Severity.NOTE,
-        f"The shared limit {safe_name(limit)} is set for handlers that no worker and no installed app has: "
+        f"The handler {safe_name(handler)} is or was paused, and no worker and no installed app has it."
+        if handler
+        else f"The shared limit {safe_name(limit)} is set for handlers that no worker and no installed app has: "
         f"{list_text(missing)}.",
-        "Correct the names with limit_set(handlers=[…]) or in the admin. Removed handlers do no harm.",
+        "If the name is wrong, delete the pause: it is the shared limit of this name in the admin, and manage.py "
+        f"queuelimit drop '{safe_name(limit)}' drops it."
+        if handler
+        else "Correct the names with limit_set(handlers=[…]) or in the admin. Removed handlers do no harm.",
         {"limit": limit, "handlers": len(missing), "shown": missing[:SHOWN_NAMES]},
     )
 

@@ -25,6 +25,12 @@ WHERE w.oldest_at < clock_timestamp() - %s::interval
 ORDER BY w.oldest_at
 """
 
+LEASED = """
+SELECT EXISTS (
+    SELECT FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
+    WHERE m.lease_expires_at > clock_timestamp() AND c.queue = %s)
+"""
+
 
 class WaitingChannel(NamedTuple):
     """Hold a channel that waits."""
@@ -39,7 +45,7 @@ class WaitingChannel(NamedTuple):
 
 def examine_waiting(using: str, limits: Limits) -> Iterator[Finding]:
     """Report queues without workers, and channels that wait for long."""
-    unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row)}
+    unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row, using)}
     yield from map(no_worker, sorted(unserved))
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
     queues: dict[tuple[str, bool, bool], list[WaitingChannel]] = defaultdict(list)
@@ -54,9 +60,14 @@ def examine_waiting(using: str, limits: Limits) -> Iterator[Finding]:
             yield long_waits(queue, rows)
 
 
-def is_unserved(row: QueueHealth) -> bool:
-    """Return whether messages of the queue are ready, or wait for a limit, and no worker takes them."""
-    return row.ready + row.waiting_for_limit > 0 and row.leased == 0 and row.workers == 0 and not row.paused
+def is_unserved(row: QueueHealth, using: str) -> bool:
+    """Return whether messages of the queue are ready, or wait for a limit, and no worker takes them.
+
+    A lease that has not expired may be that of a consumer by plain SQL, which sends no heartbeat of a worker.
+    """
+    if row.paused or row.workers > 0 or row.ready + row.waiting_for_limit == 0:
+        return False
+    return row.leased == 0 or not call(using, LEASED, (row.queue,))[0][0]
 
 
 def no_worker(queue: str) -> Finding:

@@ -63,7 +63,11 @@ class Moved:
 
 
 def move_batch(source: ImportSource, plan: Plan, names: Collection[str], using: str) -> Moved | None:
-    """Move up to BATCH_JOBS jobs; None if there was none. Raises what ``enqueue`` raises; the batch then stays."""
+    """Move up to BATCH_JOBS jobs from their queue to ours, in one transaction. Returns None if there was none.
+
+    ``names``: the tasks whose jobs are moved. Raises what
+    ``enqueue`` raises, and ChannelFull where a full channel would drop a message; the batch then stays.
+    """
     with transaction.atomic(using=using):
         jobs = source.lock(list(names), BATCH_JOBS, using, stuck=plan.stuck)
         if not jobs:

@@ -140,7 +140,10 @@ def seal_letters(ids: list[int], channel: str | None, texts: list[str | None], u
 
 
 def open_row(row: Any, using: str) -> Any:
-    """Decode the columns of a model's row that are loaded, in the row itself. Raises what a codec raises."""
+    """Decode the columns of a model's row that are loaded, in the row itself, and return the row.
+
+    Raises what a codec raises.
+    """
     at = place_of_row(row, using)
     for name in OPENED:
         if codecs.is_sealed(value := row.__dict__.get(name)):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import DatabaseError, DataError, connections, transaction
 
@@ -16,6 +16,7 @@ SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config(
 # The classes of SQLSTATEs for values that PostgreSQL refuses, and for values that are too large or too deep for it.
 DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
 CHECK_VIOLATION = "23514"
+UNDEFINED_FUNCTION, UNDEFINED_TABLE = "42883", "42P01"
 
 
 def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -29,10 +30,7 @@ def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
     except (DatabaseError, ValueError, OverflowError) as error:
-        known = translate(error)
-        if known is None:
-            raise
-        raise known from visible_cause(known, error)
+        raise_known(error, using)
 
 
 def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -112,9 +110,32 @@ def translate(error: Exception) -> PgQueueError | None:
     return None
 
 
-def visible_cause(known: PgQueueError, error: Exception) -> Exception | None:
-    """Return the error that a traceback may show as the cause of ``known``; None if PostgreSQL quotes the value."""
-    return None if type(known) is InvalidMessage and quotes_value(error) else error
+def raise_known(error: Exception, using: str) -> NoReturn:
+    """Raise the exception of the error's SQLSTATE, or the error itself. ``using``: database alias.
+
+    A traceback does not show an error in which PostgreSQL quotes the value.
+    """
+    known = translate(error)
+    if known is not None:
+        raise known from (None if type(known) is InvalidMessage and quotes_value(error) else error)
+    if unmigrated := unmigrated_text(error, using):
+        raise type(error)(unmigrated) from error.__cause__
+    raise error
+
+
+def unmigrated_text(error: Exception, using: str) -> str:
+    """Return what to do about an error that names a function or table of the queue which the database does not have;
+    empty for any other error. ``using``: database alias."""
+    if getattr(error.__cause__, "sqlstate", None) not in (UNDEFINED_FUNCTION, UNDEFINED_TABLE):
+        return ""
+    missing = re.match(r'(function|relation) "?(?:\w+\.)?(pgqueue_\w+)', primary(error))
+    if missing is None:
+        return ""
+    kind = "table" if missing[1] == "relation" else missing[1]
+    return (
+        f"The database {using!r} does not have the {kind} {missing[2]} of this release: run manage.py migrate. If the "
+        'queue is in another database, name it in the setting DJANGO_PGQUEUE["DATABASE"].'
+    )
 
 
 def quotes_value(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from psycopg import generators
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus
 
-from django_pgqueue.sql.call import translate, visible_cause
+from django_pgqueue.sql.call import raise_known
 
 
 class RepeatedStatement:
@@ -54,10 +54,7 @@ class RepeatedStatement:
                     session.pgconn.send_query_params(self._sql, given)
                 return self._answer(session)
         except DatabaseError as error:
-            known = translate(error)
-            if known is None:
-                raise
-            raise known from visible_cause(known, error)
+            raise_known(error, using)
 
     def _open(self, session: psycopg.Connection[Any]) -> None:
         self._session, self._prepared = None, False

@@ -12,10 +12,14 @@ from django.test import Client
 from django.utils import timezone
 
 from django_pgqueue import (
+    Breaker,
+    breaker_open,
+    breaker_set,
     channel_pause,
     channel_set,
     dequeue,
     enqueue,
+    handler_pause,
     limit_pause,
     limit_set,
     measure,
@@ -136,6 +140,35 @@ def test_long_waits_for_a_shared_limit_and_behind_a_failing_message_are_alerts(a
     assert f"Message {failing.id} has held the ordered channel default/invoices for 10 min" in verdict
     assert "attempts: 1 of 5." in verdict
     assert '/admin/pgqueue/message/?queue=default&amp;waits_for=limit">1</a>' in html
+
+
+def test_messages_that_wait_for_a_limit_count_for_a_queue_without_worker(admin_client: Client) -> None:
+    limit_set("stripe", max_concurrency=1)
+    limit_pause("stripe", reason="down")
+    enqueue("h", limits=["stripe"])
+    measure(AT_ONCE)
+    assert "Queue default has no worker, and 1 message waits." in shown(look(admin_client))
+
+
+def test_a_long_wait_for_a_paused_handler_names_the_handler(admin_client: Client) -> None:
+    working()
+    handler_pause("mail.send", reason="down")
+    enqueue("mail.send")
+    assert dequeue() == []
+    pass_time(minutes=10)
+    measure(AT_ONCE)
+    html = look(admin_client)
+    assert "A message has waited for the handler mail.send for 10 min" in shown(html)
+    assert "/admin/pgqueue/sharedlimit/?q=handler+mail.send" in html
+
+
+def test_an_open_breaker_is_an_alert_that_leads_to_it(admin_client: Client) -> None:
+    working()
+    breaker_set("mail.send", Breaker(pause=timedelta(hours=1)))
+    breaker_open("mail.send")
+    html = look(admin_client)
+    assert "The breaker of mail.send has been open for" in shown(html)
+    assert '"/admin/pgqueue/sharedlimit/?q=mail.send"' in html
 
 
 def test_pauses_are_shown(admin_client: Client) -> None:

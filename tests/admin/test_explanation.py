@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqueue, enqueue_many, explain_message
+from django_pgqueue import (
+    NewMessage,
+    channel_pause,
+    channel_set,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    explain_message,
+    limit_set,
+    retry,
+)
 from django_pgqueue.admin import explanation
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.sql import files
@@ -34,6 +45,26 @@ def test_the_page_of_a_channel_says_what_holds_it_up(page: Pages) -> None:
     text = page("channel", Channel.objects.get().pk)
     assert "Reason: their &lt;server&gt; is down" in text
     assert "Nothing of it is ready." in text
+
+
+def test_a_reason_links_to_the_limit_and_to_the_channel_that_holds_it(page: Pages) -> None:
+    limit_set("stripe", max_concurrency=1)
+    for name in ("noisy", "acme"):
+        channel_set(channel=name)
+        enqueue("charge", channel=name, limits=["stripe"])
+        assert len(dequeue()) == (name == "noisy")
+    text = page("channel", Channel.objects.get(name="acme").pk)
+    assert "1 of 1 places are taken, held by default/noisy (1)." in text
+    assert '<a href="/admin/pgqueue/sharedlimit/?q=stripe">stripe</a>' in text
+    assert 'href="/admin/pgqueue/channel/named/?queue=default&amp;channel=noisy">default/noisy</a>' in text
+
+
+def test_a_reason_links_to_the_message_that_holds_an_ordered_channel(page: Pages) -> None:
+    channel_set(channel="default", ordered=True)
+    held, _ = enqueue("h").id, enqueue("h")
+    retry(dequeue(), errors=[{"type": "E", "message": "secret"}], delays=[timedelta(hours=1)])
+    text = page("channel", Channel.objects.get().pk)
+    assert f'<a href="/admin/pgqueue/message/{held}/change/">Message {held}</a>' in text
 
 
 def test_a_channel_is_explained_to_users_who_may_only_look(viewer: Client) -> None:

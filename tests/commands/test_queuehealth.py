@@ -14,12 +14,15 @@ from django_pgqueue import (
     dead_letter,
     dequeue,
     enqueue,
+    handler_pause,
     limit_pause,
     limit_set,
+    queue_pause,
     queue_set,
     retry,
 )
 from django_pgqueue.lifecycle.defer_unknown import defer_unknown
+from django_pgqueue.models import Worker
 from tests.support.commands import status_and_output_of
 from tests.support.moments import pass_time
 
@@ -46,6 +49,20 @@ def test_all_is_well_without_limits() -> None:
     status, printed = run()
     assert status == 0
     assert printed.startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
+
+
+def test_a_line_without_limits_names_the_queues_that_are_paused_or_have_no_worker() -> None:
+    assert run()[1].endswith(", no worker for default, mails\n")
+    queue_pause("mails")
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
+    assert run()[1].endswith(", paused: mails, no worker for mails\n")
+
+
+def test_a_handler_that_is_paused_is_called_a_handler() -> None:
+    handler_pause("h")
+    pass_time(minutes=10)
+    assert dequeue() == []
+    assert run("--max-limit-wait", "60")[1].startswith("CRITICAL: handler h: a message waits for ")
 
 
 def test_messages_that_no_worker_knows_the_handler_of_are_reported() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from io import StringIO
 
 import pytest
 from django.core.management import CommandError
@@ -71,10 +72,36 @@ def test_a_limit_is_paused_and_resumed() -> None:
     assert len(dequeue()) == 1
 
 
+def test_a_resume_of_what_is_not_paused_says_so() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1")
+    limit_set("stripe")
+    for what, name in (
+        ("queue", "default"), ("channel", "default"), ("limit", "stripe"), ("worker", "w"), ("handler", "mail.sned")
+    ):  # fmt: skip
+        shown = "default/default" if what == "channel" else name
+        assert run(f"--{what}", name, "--resume") == f"{what} {shown} was not paused."
+    run("--handler", "mail.send")
+    answer = json.loads(run("--handler", "mail.send", "--resume", "--format", "json"))
+    assert answer == {
+        "version": 1, "action": "resume", "handler": "mail.send", "dry_run": False, "was_paused": True
+    }  # fmt: skip
+
+
+def test_a_pause_of_a_handler_that_nothing_has_asks_whether_the_name_is_right() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1", handlers=["mail.send"])
+    warned = StringIO()
+    assert output_of("queuepause", "--handler", "mail.send", stderr=warned) == "handler mail.send is paused.\n"
+    assert warned.getvalue() == ""
+    assert output_of("queuepause", "--handler", "mail.sned", stderr=warned) == "handler mail.sned is paused.\n"
+    assert warned.getvalue() == "No installed app and no worker has a handler 'mail.sned': is the name right?\n"
+
+
 def test_a_dry_run_changes_nothing() -> None:
     answer = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
     assert json.loads(run("--channel", "default", "--dry-run", "--format", "json")) == answer
+    run("--queue", "default")
     assert run("--queue", "default", "--resume", "--dry-run") == "queue default would be resumed."
+    assert Queue.objects.get().paused_at is not None
     assert Channel.objects.get().paused_at is None
 
 

@@ -13,11 +13,14 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command, get_commands, load_command_class
-from django.db import connections
+from django.db import ProgrammingError, connections
 
+from django_pgqueue import dequeue, enqueue, metrics
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import examine
 from django_pgqueue.embedded.settings import parse_url
+from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.sql.call import call
 from tests.support.sql import sql
 
 BARE = "pgqueue_test_bare"
@@ -102,6 +105,19 @@ def test_a_command_says_that_the_database_is_not_migrated(bare: str, name: str) 
         text
     )
     assert raised.value.returncode == (3 if name == "queuehealth" else 1)
+
+
+def test_a_verb_says_that_the_database_is_not_migrated(bare: str) -> None:
+    for verb in (lambda: enqueue("h", using=bare), lambda: dequeue(using=bare), lambda: metrics(using=bare)):
+        with pytest.raises(ProgrammingError) as raised:
+            verb()
+        assert str(raised.value).startswith("The database 'bare' does not have the function pgqueue_"), raised.value
+        assert "run manage.py migrate" in str(raised.value)
+        assert raised.value.__cause__.sqlstate == "42883"  # type: ignore[union-attr]  # psycopg's
+    with pytest.raises(ProgrammingError, match="does not have the table pgqueue_channel of this release"):
+        queue_names(using=bare)
+    with pytest.raises(ProgrammingError, match='relation "shop_order" does not exist'):
+        call(bare, "SELECT 1 FROM shop_order")
 
 
 def test_the_doctor_has_one_finding(bare: str) -> None:

@@ -29,6 +29,15 @@ def test_a_client_that_takes_messages_without_being_a_worker_serves_the_queue(fo
     assert found("waiting") == {}
 
 
+def test_leases_of_a_worker_that_died_do_not_hide_that_no_worker_serves_the_queue(found: Examine) -> None:
+    enqueue("h")
+    enqueue("h")
+    dequeue(lease=timedelta(seconds=30))
+    assert found("waiting") == {}
+    pass_time(seconds=31)
+    assert found("waiting")["no_worker"].facts == {"queue": "default"}
+
+
 def test_channels_that_wait_for_long(found: Examine) -> None:
     worker("default")
     for name in ("a", "b"):

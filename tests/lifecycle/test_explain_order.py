@@ -46,7 +46,7 @@ def test_the_reason_names_a_failure() -> None:
     retry(delivery, errors=[{"type": "E"}], delays=[timedelta(hours=1)])
     told = reason(delivery)
     assert told.sentence.startswith(f"Channel default is ordered, and message {delivery.id} holds it until 2")
-    assert told.sentence.endswith(", because its attempt 1 failed. Messages that wait behind it: 2.")
+    assert told.sentence.endswith(", because its attempt 1 failed with E. Messages that wait behind it: 2.")
     assert {name: told.facts[name] for name in ("message", "attempt", "failed", "behind")} == {
         "message": delivery.id, "attempt": 1, "failed": True, "behind": 2,
     }  # fmt: skip

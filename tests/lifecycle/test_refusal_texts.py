@@ -55,6 +55,18 @@ def test_a_missing_channel_says_the_call_that_makes_it() -> None:
     )
 
 
+def test_a_channel_of_another_queue_is_found() -> None:
+    for queue in ("a", "mails", "z"):
+        channel_set(channel="other", queue=queue)
+    channel_set(channel="acme", queue="mails")
+    with pytest.raises(ChannelNotFound) as raised:
+        enqueue("h", channel="acme")
+    assert raised.value.hint.startswith('It exists in queue "mails". Create it with channel_set(queue=')
+    with pytest.raises(ChannelNotFound) as raised:
+        enqueue("h", channel="nobody")
+    assert raised.value.hint.startswith("Create it with channel_set(queue=")
+
+
 @pytest.mark.parametrize("policy", ["error", "drop"])
 def test_a_released_channel_says_so_before_anything_else(policy: str) -> None:
     channel_set(channel="old", max_size=1, full_policy=policy)

@@ -22,6 +22,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import BreakerState
 from django_pgqueue.lifecycle.held_channels import HeldChannel
 from django_pgqueue.lifecycle.limit_health import LimitHealth
+from django_pgqueue.limits import handler_of_limit
 
 BAD, LATE = "bad", "late"
 # A message that waits longer than this many times WAITING_WARNING is bad; a shorter wait is late.
@@ -84,7 +85,10 @@ def lateness(age: timedelta) -> str:
 
 
 def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert]:
-    """Yield the alerts of one queue."""
+    """Yield the alerts of one queue: it is paused, has no worker, is late, or many of its messages die or fail.
+
+    ``spans``: what it settled in the last hour and before. ``now``: the time of the database.
+    """
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
     if queue.paused and backlog.ready:
@@ -94,13 +98,14 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
             backlog.ready,
         )
         yield Alert(LATE, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "queue_changelist", {"q": name})
-    elif backlog.ready and not queue.workers:
+    elif (left := backlog.ready + backlog.waiting_for_limit) and not queue.workers:
         text = ngettext(
             "Queue %(queue)s has no worker, and %(ready)s message waits.",
             "Queue %(queue)s has no worker, and %(ready)s messages wait.",
-            backlog.ready,
+            left,
         )
-        yield Alert(BAD, text % {"queue": name, "ready": f"{backlog.ready:,}"}, "message_changelist", waiting)
+        query = waiting if backlog.ready == left else {"queue": name}
+        yield Alert(BAD, text % {"queue": name, "ready": f"{left:,}"}, "message_changelist", query)
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
         yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
@@ -159,8 +164,13 @@ def of_shared_limits(limits: Sequence[LimitHealth]) -> Iterator[Alert]:
     for limit in limits:
         # The alerts of a queue have the waits for its own limit.
         if limit.kind == "shared" and limit.oldest_age is not None and (kind := lateness(limit.oldest_age)):
-            text = _("A message has waited for the shared limit %(name)s for %(age)s: %(why)s.")
-            facts = {"name": limit.name, "age": rendering.duration(limit.oldest_age), "why": why[limit.why]}
+            handler = handler_of_limit(limit.name)
+            text = (
+                _("A message has waited for the handler %(name)s for %(age)s: %(why)s.")
+                if handler
+                else _("A message has waited for the shared limit %(name)s for %(age)s: %(why)s.")
+            )
+            facts = {"name": handler or limit.name, "age": rendering.duration(limit.oldest_age), "why": why[limit.why]}
             yield Alert(kind, text % facts, "sharedlimit_changelist", {"q": limit.name})
 
 
@@ -191,7 +201,7 @@ def of_breakers(breakers: Sequence[BreakerState], now: datetime) -> Iterator[Ale
     sentence = text % {"name": found[0].name(), "age": age, "waiting": f"{found[0].waiting:,}"}
     if others := len(found) - 1:
         sentence += " " + ngettext("So is %s other breaker.", "So are %s other breakers.", others) % others
-    yield Alert(LATE, sentence, "sharedlimit_changelist")
+    yield Alert(LATE, sentence, "sharedlimit_changelist", {} if others else {"q": found[0].handler})
 
 
 def worker_alerts(workers: Sequence[WorkerFigures]) -> Iterator[Alert]:

@@ -78,7 +78,7 @@ class Blocks:
         reasons = self.read(_("Why is it not running?"), lambda: explain_channel(**asked)) or []
         of_channel = self.read(_("Last hour and day"), lambda: self.spans(fresh.now)) or Spans()
         context = {
-            "reasons": explanation.reasons_html(reasons) if reasons else "",
+            "reasons": explanation.reasons_html(reasons, self.link) if reasons else "",
             "worst": self.worst(reasons, fresh),
             "stale": [rendering.badge(alert.text, alert.kind) for alert in of_freshness(fresh)],
             "measured": None if fresh.measured_at is None else rendering.duration(fresh.now - fresh.measured_at),

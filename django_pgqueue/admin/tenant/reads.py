@@ -135,9 +135,9 @@ def counted(channel: Channel, *, using: str) -> BacklogCounts:
 
 
 def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
-    """Return the live messages. A count that stops at its limit gives way to the one of the last measurement.
+    """Return the counts of the live messages of a channel by state, and since when the oldest ready one waits.
 
-    ``backlog``: None if the last measurement is too old.
+    A count that stops at its limit gives way to the one of the last measurement, ``backlog``; None: it is too old.
     """
     live: LiveCounts = live_counts([channel.pk], using=using)[channel.pk]
     asked = {"channel": channel.pk, "most": MOST_PRIORITIES}

@@ -13,6 +13,7 @@ from django_pgqueue.admin.dashboard.drawing import limit_meter
 from django_pgqueue.admin.limit_usage import MOST_COUNTED, LimitUsage, limit_usage
 from django_pgqueue.admin.paginator import capped
 from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, figure_text
+from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import call
 
@@ -46,7 +47,9 @@ def shared_limit_row(channel: Channel, limit: SharedLimit, usage: LimitUsage, wa
     """Return the row of one limit. ``waiting``: messages of the channel that wait for it."""
     text = ngettext("%s message waits for it.", "%s messages wait for it.", int(waiting)) % figure_text(waiting)
     cost = link(text, "message_changelist", channel=channel.pk, waits_for=limit.pk)
-    name = link(_("shared limit %s") % limit.name, "sharedlimit_change", limit.pk)
+    handler = handler_of_limit(limit.name)
+    label = _("handler %s") % handler if handler else _("shared limit %s") % limit.name
+    name = link(label, "sharedlimit_change", limit.pk)
     return LimitRow(name, ", ".join(shared_settings_texts(limit)), used_of(limit, usage) or QUIET_DASH, cost, "late")
 
 

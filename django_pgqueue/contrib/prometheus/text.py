@@ -11,7 +11,7 @@ ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def render(families: Iterable[Family]) -> str:
-    """Return the metrics as text."""
+    """Return the metrics in the text format of Prometheus, which ends with a line break."""
     lines = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]

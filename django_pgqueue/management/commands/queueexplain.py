@@ -47,5 +47,6 @@ class Command(BaseCommand):
         if format == "json":
             self.stdout.write(json.dumps([asdict(reason) for reason in reasons], indent=2, ensure_ascii=False))
             return
+        width = max((len(reason.code) for reason in reasons), default=0)
         for reason in reasons:
-            self.stdout.write(f"{reason.code:<15} {printable(reason.sentence)}")
+            self.stdout.write(f"{reason.code:<{width}}  {printable(reason.sentence)}")

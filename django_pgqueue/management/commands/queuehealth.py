@@ -14,6 +14,7 @@ from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
 from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
 from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
+from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.management.database import database_error, queue_database
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import bounded_read
@@ -124,7 +125,10 @@ def waits_for_limits(rows: list[LimitHealth], longest: timedelta | None) -> Iter
     """Yield a sentence for each limit for which a message waits longer than ``longest``; None: any wait is allowed."""
     for row in rows:
         if longest is not None and row.oldest_age is not None and row.oldest_age > longest:
-            name = f"{'limit' if row.kind == 'shared' else 'limit of queue'} {printable(row.name)}"
+            # The limit of a paused handler is called "handler" and its name.
+            handler = row.kind == "shared" and handler_of_limit(row.name)
+            kind = "" if handler else "limit " if row.kind == "shared" else "limit of queue "
+            name = f"{kind}{printable(row.name)}"
             reason = {"paused": "it is paused", "full": "it is full", "rate": "it has no token"}.get(row.why or "", "")
             because = f", {reason}" if reason else ", it has room"
             yield f"{name}: a message waits for {row.oldest_age.total_seconds():.0f} s{because}"
@@ -173,7 +177,7 @@ def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problem
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"
     ages = [row.oldest_age for row in rows if row.oldest_age is not None]
-    oldest = f"the oldest for {max(ages).total_seconds():.0f} s" if ages else "none waits"
+    oldest = f", the oldest for {max(ages).total_seconds():.0f} s" if ages else ""
     at_least = "" if all(row.complete for row in rows) else "at least "
     unknown = sum(row.unknown_handler for row in rows)
     limited = sum(row.waiting_for_limit for row in rows)
@@ -182,4 +186,8 @@ def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problem
     missing += f", {at_least}{keyed} waiting for their order key" if keyed else ""
     missing += f", {len(tripped)} breaker(s) open" if tripped else ""
     missing += f", {at_least}{unknown} for handlers that the workers do not know" if unknown else ""
-    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s), {oldest}{missing}"
+    paused = [printable(row.queue) for row in rows if row.paused]
+    unserved = [printable(row.queue) for row in rows if not row.workers and row.ready + row.waiting_for_limit]
+    missing = f", no worker for {', '.join(unserved)}{missing}" if unserved else missing
+    missing = f", paused: {', '.join(paused)}{missing}" if paused else missing
+    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s){oldest}{missing}"

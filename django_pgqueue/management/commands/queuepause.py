@@ -4,8 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.db.models import Q
 from django.db.models.functions import Coalesce
 
+from django_pgqueue import handlers
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_resume import channel_resume
 from django_pgqueue.lifecycle.handler_pause import handler_pause
@@ -14,10 +16,12 @@ from django_pgqueue.lifecycle.limit_pause import limit_pause
 from django_pgqueue.lifecycle.limit_resume import limit_resume
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_resume import queue_resume
+from django_pgqueue.limits import HANDLER_PREFIX
 from django_pgqueue.management.acting import ActingCommand, clock, errors_as_command_errors, has_queue, seconds
 from django_pgqueue.management.database import queue_database
-from django_pgqueue.models import Channel, SharedLimit, Worker
+from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.redaction import printable
 
 WHAT = ("queue", "channel", "handler", "limit", "worker")
 
@@ -51,12 +55,21 @@ class Command(ActingCommand):
             raise CommandError("--resume cannot be combined with --reason or --for.")
         if given["worker"] and given["seconds"]:
             raise CommandError("--for is not for workers: resume a worker with --resume.")
-        facts = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
+        facts: dict[str, Any] = {"action": "resume" if given["resume"] else "pause", **what, "dry_run": dry_run}
         with errors_as_command_errors(using):
+            if given["resume"]:
+                facts["was_paused"] = is_paused(what, using)
+            elif "handler" in what and not is_known(what["handler"], using):
+                self.stderr.write(
+                    f"No installed app and no worker has a handler {printable(what['handler'])!r}: is the name right?"
+                )
             if dry_run:
-                require_target(what, using)
+                require_target(what, text, using)
             else:
-                switch(what, given, using)
+                switch(what, text, given, using)
+        if given["resume"] and not facts["was_paused"]:
+            self.answer(form, f"{text} was not paused.", facts)
+            return
         word = {True: "would be ", False: "is "}[dry_run] + ("resumed" if given["resume"] else "paused")
         self.answer(form, f"{text} {word}.", facts)
 
@@ -77,9 +90,9 @@ def target(given: dict[str, Any]) -> tuple[dict[str, str], str]:
     raise CommandError(f"Name what to pause or resume: --{', --'.join(WHAT)}.")
 
 
-def require_target(what: dict[str, str], using: str) -> None:
+def require_target(what: dict[str, str], text: str, using: str) -> None:
     """Raise CommandError if the worker, limit, channel or queue does not exist. Handlers may be those of other
-    projects."""
+    projects. ``text``: its kind and name."""
     if "handler" in what:
         return
     if "worker" in what:
@@ -91,17 +104,43 @@ def require_target(what: dict[str, str], using: str) -> None:
     else:
         there = has_queue(what["queue"], using)
     if not there:
-        kind = next((kind for kind in ("worker", "limit") if kind in what), "channel or queue")
-        raise CommandError(f"There is no such {kind}: {what}.")
+        raise CommandError(printable(f"There is no {text}."))
 
 
-def switch(what: dict[str, str], given: dict[str, Any], using: str) -> None:
-    """Pause or resume the worker, handler, limit, channel or queue."""
+def is_paused(what: dict[str, str], using: str) -> bool:
+    """Return whether the worker, handler, limit, channel or queue is paused now."""
+    match what:
+        case {"worker": name}:
+            row: Any = Worker.objects.using(using).filter(name=name)
+        case {"handler": name}:
+            row = SharedLimit.objects.using(using).filter(name=HANDLER_PREFIX + name)
+        case {"limit": name}:
+            row = SharedLimit.objects.using(using).filter(name=name)
+        case {"channel": name, "queue": queue}:
+            row = Channel.objects.using(using).filter(queue=queue, name=name)
+        case {"queue": queue}:
+            row = Queue.objects.using(using).filter(name=queue)
+    return bool(row.filter(paused_at__isnull=False).exists())
+
+
+def is_known(handler: str, using: str) -> bool:
+    """Return whether an installed app has the handler, a worker reports it, or it was paused or limited before.
+
+    A worker of an older release does not report its handlers; it may have any.
+    """
+    if handlers.find(handler) is not None:
+        return True
+    workers = Worker.objects.using(using).filter(Q(handlers__isnull=True) | Q(handlers__contains=[handler]))
+    return workers.exists() or SharedLimit.objects.using(using).filter(name=HANDLER_PREFIX + handler).exists()
+
+
+def switch(what: dict[str, str], text: str, given: dict[str, Any], using: str) -> None:
+    """Pause or resume the worker, handler, limit, channel or queue. ``text``: its kind and name."""
     reason, length = given["reason"], given["seconds"]
     until = clock(using) + length if isinstance(length, timedelta) else None
     match what:
         case {"worker": name}:
-            require_target(what, using)
+            require_target(what, text, using)
             row = Worker.objects.using(using).filter(name=name)
             if given["resume"]:
                 row.update(paused_at=None, pause_reason="")

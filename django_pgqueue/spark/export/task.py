@@ -104,7 +104,7 @@ def read_task(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
 
 
 def wait_for(source: Source) -> bool:
-    """Wait for the server. Returns whether it came back in time."""
+    """Wait for the server, RESTART_TIMEOUT_SECONDS at most. Returns whether it came back in that time."""
     deadline = time.monotonic() + RESTART_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,5 @@
--- Explains why the messages of a channel are not running: first the obstacles, then the channel's place in the line.
+-- Explains why the messages of a channel are not running: first the obstacles, then what messages wait for outside of
+-- the line, then the channel's place in the line.
 -- Caller: lifecycle.explain.
 -- p_alive: a worker that was silent for longer counts as dead.
 -- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal PGQ03. Its cost is
@@ -28,11 +29,7 @@ BEGIN
     RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb
         FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
     v_blocked := FOUND;
-    RETURN QUERY SELECT b.code, b.sentence, b.facts, NULL::jsonb
-        FROM pgqueue_waiting_limits(0, 16) AS w (id)
-        JOIN pgqueue_limit AS l ON l.id = w.id AND l.breaker_failures IS NOT NULL
-        CROSS JOIN LATERAL pgqueue_explain_breaker(l.breaker_handler, v_channel.id) AS b
-        WHERE EXISTS (SELECT FROM pgqueue_message AS m WHERE m.waits_for = w.id AND m.channel_id = v_channel.id);
+    RETURN QUERY SELECT w.code, w.sentence, w.facts, NULL::jsonb FROM pgqueue_explain_waiting(v_channel.id) AS w;
     IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
         RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb
             FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
@@ -48,10 +45,19 @@ BEGIN
                         SELECT FROM pgqueue_message AS m
                         WHERE m.channel_id = v_channel.id AND m.status = 2 LIMIT 1000) AS l
                 ) AS leased,
-                (
-                    SELECT m.dequeue_at FROM pgqueue_message AS m
-                    WHERE m.channel_id = v_channel.id AND m.status = 3 ORDER BY m.dequeue_at LIMIT 1
-                ) AS due_at
+                -- Messages that wait for a limit or their order key are due already: they do not count here.
+                coalesce((
+                    SELECT min(o.dequeue_at) FROM (
+                        SELECT m.dequeue_at, m.waits_for FROM pgqueue_message AS m
+                        WHERE m.channel_id = v_channel.id AND m.status = 3 ORDER BY m.dequeue_at LIMIT 1000) AS o
+                    WHERE o.waits_for IS NULL
+                ), (
+                    SELECT min(o.dequeue_at) FROM (
+                        SELECT m.dequeue_at, m.waits_for FROM pgqueue_message AS m
+                        WHERE m.channel_id = v_channel.id AND m.status = 3 AND m.dequeue_at > clock_timestamp()
+                        ORDER BY m.dequeue_at LIMIT 1000) AS o
+                    WHERE o.waits_for IS NULL
+                )) AS due_at
         ) AS n;
     END IF;
     IF v_channel.released_at IS NOT NULL THEN

@@ -1,5 +1,5 @@
--- Returns whether a channel is not served now: it or its queue is paused, or at a limit of its own while it has ready
--- messages.
+-- Returns whether a channel is not served now: it is paused, or at a limit of its own while it has ready messages; or
+-- its queue is paused or at a limit.
 -- Caller: pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)

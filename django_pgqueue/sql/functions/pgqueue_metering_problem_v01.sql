@@ -15,7 +15,8 @@ SELECT CASE
     WHEN jsonb_typeof(p_limits) NOT IN ('array', 'null') OR p_limits @? '$[*] ? (@.type() != "string")'
         THEN 'limits is not an array of names'
     ELSE (
-        SELECT format('there is no limit %I: make it first (limit_set)', min(u.name))
+        SELECT format('there is no limit "%s": if code declares it, run migrate or restart a worker; else make it '
+            'with limit_set', min(u.name))
         FROM jsonb_array_elements_text(nullif(p_limits, 'null')) AS u (name)
         WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name AND l.breaker_failures IS NULL)
         HAVING count(*) > 0)

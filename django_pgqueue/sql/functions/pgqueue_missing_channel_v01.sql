@@ -19,6 +19,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_released_at timestamptz;
+    v_elsewhere text;
 BEGIN
     SELECT c.id, c.max_size, c.full_policy, c.released_at INTO id, max_size, full_policy, v_released_at
     FROM pgqueue_channel AS c
@@ -28,9 +29,21 @@ BEGIN
     ELSIF id IS NULL AND p_create THEN
         SELECT s.id, s.refusal INTO id, refusal FROM pgqueue_channel_set(p_queue, p_channel) AS s;
     ELSIF id IS NULL THEN
+        -- Looks for the name in one queue after the other: the caller may have left the queue out.
+        WITH RECURSIVE queue (name) AS (
+            SELECT min(c.queue) FROM pgqueue_channel AS c
+            UNION ALL
+            SELECT (SELECT min(c.queue) FROM pgqueue_channel AS c WHERE c.queue > q.name)
+            FROM queue AS q
+            WHERE q.name IS NOT NULL
+        )
+        SELECT q.name INTO v_elsewhere FROM queue AS q
+        WHERE EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.queue = q.name AND c.name = p_channel)
+        LIMIT 1;
         refusal := pgqueue_refusal('PGQ03',
             format('channel "%s" does not exist in queue "%s"', left(p_channel, 200), left(p_queue, 100)),
-            format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, '
+            CASE WHEN v_elsewhere IS NOT NULL THEN format('It exists in queue "%s". ', v_elsewhere) ELSE '' END
+            || format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, '
                 'or set AUTO_CREATE_CHANNELS.',
                 left(p_queue, 100), left(p_channel, 200)));
     END IF;

@@ -19,7 +19,8 @@
 --                ordered channel: take_places
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
---                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places
+--                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places,
+--                explain_order
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:

@@ -172,7 +172,10 @@ def executions_of_answers(
 def executions_of_error(
     deliveries: list[Delivery], error: BaseException, seconds: float, backoff: BackoffFunction | None
 ) -> list[Execution]:
-    """Return the executions for what the handler of a batch raised: the same outcome for each message."""
+    """Return the executions for what the handler of a batch raised: the same outcome for each message.
+
+    ``seconds``: how long the whole batch ran; each message gets an equal part.
+    """
     return [execution_of_error(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
 
 

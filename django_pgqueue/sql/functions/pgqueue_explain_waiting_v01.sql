@@ -1,0 +1,65 @@
+-- Explains what messages of a channel wait for outside of the line: shared limits, paused handlers, open breakers, and
+-- messages before them of their order keys. In an ordered channel they wait at their place.
+-- Caller: pgqueue_explain_channel.
+-- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each.
+-- Locks: none.
+CREATE FUNCTION pgqueue_explain_waiting(p_channel_id bigint)
+RETURNS TABLE (code text, sentence text, facts jsonb)
+LANGUAGE plpgsql
+STABLE
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_most CONSTANT integer := 1000;
+    v_limit record;
+    v_first pgqueue_message;
+    v_count integer;
+BEGIN
+    FOR v_limit IN
+        SELECT w.id, f.handler, f.cost FROM pgqueue_waiting_limits(0, v_most) AS w (id)
+        CROSS JOIN LATERAL (
+            SELECT m.handler, m.cost FROM pgqueue_message AS m
+            WHERE m.waits_for = w.id AND m.channel_id = p_channel_id
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
+        ) AS f
+    LOOP
+        RETURN QUERY SELECT r.code, r.sentence, r.facts
+            FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_explain_room(l, coalesce(v_limit.cost, 1)) AS r
+            WHERE l.id = v_limit.id AND l.breaker_failures IS NULL;
+        RETURN QUERY SELECT b.code, b.sentence, b.facts
+            FROM pgqueue_limit AS l
+            CROSS JOIN LATERAL pgqueue_explain_breaker(l.breaker_handler, p_channel_id) AS b
+            WHERE l.id = v_limit.id AND l.breaker_failures IS NOT NULL;
+        SELECT count(*) INTO v_count FROM (
+            SELECT FROM pgqueue_message AS m
+            WHERE m.waits_for = v_limit.id AND m.channel_id = p_channel_id LIMIT v_most) AS m;
+        RETURN QUERY SELECT 'waits_for_limit',
+            format('Messages of it that wait for %s: %s%s.', pgqueue_limit_label(v_limit.id),
+                CASE WHEN v_count = v_most THEN 'at least ' END, v_count),
+            jsonb_build_object('limit', (SELECT l.name FROM pgqueue_limit AS l WHERE l.id = v_limit.id),
+                'messages', v_count);
+    END LOOP;
+    -- The message of an ordered channel waits at its place.
+    SELECT m.* INTO v_first FROM pgqueue_message AS m
+    WHERE m.channel_id = p_channel_id AND m.status::integer = 1
+        AND m.id = (
+            SELECT l.current_id FROM pgqueue_lane AS l WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1)
+        AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_channel_id AND c.ordered);
+    IF FOUND THEN
+        RETURN QUERY SELECT s.code, s.sentence, s.facts FROM pgqueue_explain_shared_limits(v_first) AS s;
+    END IF;
+    SELECT m.* INTO v_first FROM pgqueue_message AS m
+    WHERE m.waits_for = -1 AND m.channel_id = p_channel_id
+    ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1;
+    IF FOUND THEN
+        SELECT count(*) INTO v_count FROM (
+            SELECT FROM pgqueue_message AS m
+            WHERE m.waits_for = -1 AND m.channel_id = p_channel_id LIMIT v_most) AS m;
+        RETURN QUERY SELECT k.code,
+            format('Messages of it that wait for their order key: %s%s. The first is message %s. %s',
+                CASE WHEN v_count = v_most THEN 'at least ' END, v_count, v_first.id, k.sentence),
+            k.facts || jsonb_build_object('first', v_first.id, 'messages', v_count)
+        FROM pgqueue_explain_order_key(v_first) AS k;
+    END IF;
+END;
+$$;

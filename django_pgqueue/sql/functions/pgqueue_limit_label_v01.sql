@@ -1,0 +1,21 @@
+-- Returns the words for a shared limit within a sentence: the shared limit stripe, the handler mail.send (a pause of it
+-- is a limit of its own), or the breaker of handler mail.send.
+-- Caller: pgqueue_explain_room, pgqueue_explain_shared_limits, pgqueue_explain_waiting.
+-- Locks: none.
+CREATE FUNCTION pgqueue_limit_label(p_limit_id bigint)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT CASE
+            WHEN l.breaker_failures IS NOT NULL THEN 'the breaker of handler ' || l.breaker_handler
+            ELSE coalesce('the handler ' || h.handler, 'the shared limit ' || l.name)
+        END
+        FROM pgqueue_limit AS l
+        LEFT JOIN pgqueue_limit_handler AS h
+            ON h.limit_id = l.id AND NOT h.breaker AND pgqueue_handler_limit(h.handler) = l.name
+        WHERE l.id = p_limit_id), 'a shared limit that was dropped');
+END;
+$$;
