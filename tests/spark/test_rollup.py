@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.schema import arrow_schema
@@ -221,6 +222,17 @@ def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(sp
     assert percentiles(49_999) == [24_999, 47_499, 49_499]
     for found, true in zip(percentiles(1_000_003), [500_001, 950_002, 990_002], strict=True):
         assert abs(found - true) <= 1_000_003 / ACCURACY
+
+
+def test_a_damaged_file_is_named_in_each_way(roll: Roll, source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 30)
+    export(source, lake)
+    [path] = lake.glob("archive/*/*.parquet")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
+
+    with pytest.raises(PipelineError, match=f"^{path} cannot be read, it is damaged"):
+        roll(lake)
 
 
 def test_all_ways_read_errors_alike_that_no_worker_writes(
