@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ def run(args: Namespace) -> int:
         check_identity(lake, source.identity(), adopt=False)
     touched = find_touched(lake, everything=args.all)
     if touched.days:
-        _roll(args, lake, sla)
+        _roll(args, lake, sla, touched)
     is_new = bool(touched.days)
     if source or is_new or args.all:
         is_new |= _forecast(lake, source, touched, again=is_new or args.all)
@@ -94,11 +95,12 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta]) -> None:
-    """Compute the metrics of the days that changed. Only this part of a rollup needs Spark."""
-    from django_pgqueue.spark.transforms.rollup import rollup
+def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta], touched: Touched) -> None:
+    """Compute the metrics of the days that changed, on Spark if they have many messages or a master is given."""
+    from django_pgqueue.spark.transforms.rollup import is_small, rollup
 
-    with engine("rollup", args) as spark:
+    here = args.master is None and is_small(lake, touched)
+    with nullcontext() if here else engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress)
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 

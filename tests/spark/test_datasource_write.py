@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_pgqueue.spark.datasource import PgQueueDataSource
-from django_pgqueue.spark.datasource.jobs import is_done
+from django_pgqueue.spark.datasource.jobs import enqueue_once, is_done
 from django_pgqueue.spark.datasource.options import WriteOptions
 from django_pgqueue.spark.datasource.writer import Writer
 from tests.support.sessions import Session as Database
@@ -125,6 +125,28 @@ def test_a_job_that_is_run_again_enqueues_nothing(spark: SparkSession, dsn: str,
     assert one(database, "SELECT count(*) FROM pgqueue_message") == 15
     assert ledger(database) == [("import 1", 0, 10, 0, 0), ("import 2", 0, 5, 0, 0)]
     assert stages(database) == 0
+
+
+def test_a_job_that_was_done_does_not_compute_its_frame_again(
+    spark: SparkSession, dsn: str, database: Database, tmp_path: Path
+) -> None:
+    """The source of the frame cannot be read any more when the job is run again."""
+    orders = tmp_path / "orders"
+    spark.range(10).selectExpr("id AS n", "id % 3 AS customer").write.parquet(str(orders))
+    # The order by customer needs an exchange, which Spark computes before it makes the writer.
+    frame = (
+        spark.read.parquet(str(orders)).orderBy("customer").selectExpr("'mail.send' AS handler", "struct(n) AS payload")
+    )
+    assert enqueue_once(frame, "import 1", source=dsn, priority=3)
+    for file in orders.iterdir():
+        file.unlink()
+
+    assert not enqueue_once(frame, "import 1", source=dsn, priority=3)
+    with pytest.raises(Exception, match="parquet"):
+        write(frame, dsn, job="import 1")
+
+    assert database.execute("SELECT count(*), min(priority) FROM pgqueue_message").fetchone() == (10, 3)
+    assert ledger(database) == [("import 1", 0, 10, 0, 0)]
 
 
 def test_an_empty_frame_enqueues_nothing(spark: SparkSession, dsn: str, database: Database) -> None:

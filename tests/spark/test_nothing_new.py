@@ -1,4 +1,4 @@
-"""When nothing is new, no JVM is started: the decision is made before, and takes a second at most."""
+"""When nothing or little is new, no JVM is started: the decision is made before, and takes a second at most."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.support.sessions import Session as Database
 NOTHING = "Nothing is new since the last rollup."
 # Seconds of the processor, which a busy machine does not change much, beyond the start of Python.
 MOST_CPU_SECONDS = 1.0
+MOST_CPU_SECONDS_OF_FEW = 5.0
 COMMAND = """
 import json, sys, time
 began = time.process_time()
@@ -80,6 +81,16 @@ def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: ParquetLak
 
     assert ran.said == NOTHING
     assert ran.cpu_seconds < MOST_CPU_SECONDS
+
+
+def test_a_rollup_of_few_messages_needs_no_spark(source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 20_000)
+    export(source, lake)
+
+    ran = run_without_spark("rollup", "--lake", str(lake))
+
+    assert "Metrics of 1 days" in ran.said
+    assert ran.cpu_seconds < MOST_CPU_SECONDS_OF_FEW
 
 
 def test_a_rollup_with_a_source_makes_the_forecast_without_spark_and_once(

@@ -6,16 +6,24 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import ACCURACY, Rolled, rollup
+from django_pgqueue.spark.transforms.buckets import day_metrics
+from django_pgqueue.spark.transforms.messages import read_messages
+from django_pgqueue.spark.transforms.rollup import ACCURACY, FEW_MESSAGES, LARGE_DAY, Rolled, is_small, rollup
+from django_pgqueue.spark.transforms.touched import Touched
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.truth import expected_metrics, lake_metrics
 from tests.support.sessions import Session as Database
@@ -57,15 +65,30 @@ def fill_mixed(database: Database) -> None:
     )
 
 
-def roll(spark: Any, lake: Path, **options: Any) -> Any:
-    return rollup(spark, ParquetLake.open(lake), SLA, **options)
+Roll = Callable[..., Rolled]
+# Whether there is a session, and from how many messages a day is computed in SQL.
+WAYS = {"in this process": (False, 0), "as tasks on Spark": (True, 1_000_000), "in SQL on Spark": (True, 0)}
 
 
-def test_every_number_is_the_truth(spark: Any, source: Source, database: Database, lake: Path) -> None:
+@pytest.fixture(params=WAYS)
+def roll(request: pytest.FixtureRequest) -> Roll:
+    """Compute the metrics of a lake in one of the three ways."""
+    has_session, large = WAYS[request.param]
+    return rolling(request.getfixturevalue("spark") if has_session else None, large)
+
+
+def rolling(spark: Any, large: int) -> Roll:
+    def roll(lake: Path, **options: Any) -> Rolled:
+        return rollup(spark, ParquetLake.open(lake), SLA, large=large, **options)
+
+    return roll
+
+
+def test_every_number_is_the_truth(roll: Roll, source: Source, database: Database, lake: Path) -> None:
     fill_mixed(database)
     export(source, lake)
 
-    rolled = roll(spark, lake)
+    rolled = roll(lake)
 
     found, truth = lake_metrics(lake), expected_metrics(database, SLA_JSON)
     assert found.keys() == truth.keys()
@@ -75,7 +98,7 @@ def test_every_number_is_the_truth(spark: Any, source: Source, database: Databas
 
 
 def test_a_message_counts_in_each_column_as_the_reference_says(
-    spark: Any, source: Source, database: Database, lake: Path
+    roll: Roll, source: Source, database: Database, lake: Path
 ) -> None:
     hour = f"timestamptz '{DAY} 10:00+00'"
     failed = [
@@ -107,7 +130,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
         outcome="'cancelled'", archived_at="{leased_at} + interval '4.5 s'",
     )  # fmt: skip
     export(source, lake)
-    roll(spark, lake)
+    roll(lake)
 
     rows = {key[1:]: row for key, row in lake_metrics(lake).items() if key[0] == "hour"}
     ten, eleven = (datetime(DAY.year, DAY.month, DAY.day, hour, tzinfo=UTC) for hour in (10, 11))
@@ -139,7 +162,7 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
 
 
 def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
-    spark: Any, source: Source, database: Database, lake: Path
+    roll: Roll, source: Source, database: Database, lake: Path
 ) -> None:
     fill_mixed(database)
     export(source, lake)
@@ -149,20 +172,20 @@ def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        roll(spark, lake, most=1, done=interrupt)
+        roll(lake, most=1, done=interrupt)
     assert {key[1].date() for key in lake_metrics(lake)} == {DAY}
     other = date(2026, 2, 1)
     created_at = f"timestamptz '{other} 12:00+00' + i * interval '1 minute'"
     fill_archive(database, 20, created_at=created_at, archived_at="{day} + interval '20 hours'")
     export(source, lake)
 
-    assert set(roll(spark, lake).days) == {DAY, DAY - timedelta(days=1), other}
+    assert set(roll(lake).days) == {DAY, DAY - timedelta(days=1), other}
     assert lake_metrics(lake) == expected_metrics(database, SLA_JSON)
-    assert roll(spark, lake) == Rolled()
+    assert roll(lake) == Rolled()
 
 
 def test_metrics_by_minute_are_kept_of_the_newest_days_and_all_others_stay(
-    spark: Any, source: Source, database: Database, lake: Path
+    roll: Roll, source: Source, database: Database, lake: Path
 ) -> None:
     def days_by_minute() -> set[date]:
         return {key[1].date() for key in lake_metrics(lake) if key[0] == "minute"}
@@ -171,20 +194,20 @@ def test_metrics_by_minute_are_kept_of_the_newest_days_and_all_others_stay(
     for day in (first, second):
         fill_archive(database, 40, day=day)
     export(source, lake)
-    roll(spark, lake, keep_minutes=7)
+    roll(lake, keep_minutes=7)
     assert days_by_minute() == {first, second}
     fill_archive(database, 40, day=third)
     export(source, lake)
 
-    roll(spark, lake, keep_minutes=2)
+    roll(lake, keep_minutes=2)
 
     truth = expected_metrics(database, SLA_JSON)
     kept = {key: row for key, row in truth.items() if key[0] != "minute" or key[1].date() >= second}
     assert days_by_minute() == {second, third}
     assert lake_metrics(lake) == kept
-    roll(spark, lake, keep_minutes=2, everything=True)
+    roll(lake, keep_minutes=2, everything=True)
     assert lake_metrics(lake) == kept
-    roll(spark, lake, everything=True)
+    roll(lake, everything=True)
     assert lake_metrics(lake) == truth
 
 
@@ -201,14 +224,81 @@ def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(sp
         assert abs(found - true) <= 1_000_003 / ACCURACY
 
 
+def test_a_damaged_file_is_named_in_each_way(roll: Roll, source: Source, database: Database, lake: Path) -> None:
+    fill_archive(database, 30)
+    export(source, lake)
+    [path] = lake.glob("archive/*/*.parquet")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
+
+    with pytest.raises(PipelineError, match=f"^{path} cannot be read, it is damaged"):
+        roll(lake)
+
+
+def test_all_ways_read_errors_alike_that_no_worker_writes(
+    spark: Any, source: Source, database: Database, lake: Path, tmp_path: Path
+) -> None:
+    times = {"leased_at": f"{DAY}T09:59:00Z", "at": f"{DAY} 10:00:00.25"}
+    odd: list[Any] = [
+        None, 5, True, [1], "text", {}, {"type": 7, "attempt": 1.50}, {"type": {"a": [1, "ü"]}}, {"type": True},
+        {"type": "", **times}, {"type": "Empty", "started_at": "", **times},
+        {"type": "Late", **times, "at": "infinity"},
+        {"type": "Zone", "attempt": "1", "leased_at": f"{DAY}T10:00:00+05:30", "at": f"{DAY}T04:30:01.000001+00"},
+        {"type": "Back", "leased_at": times["at"], "at": times["leased_at"]}, {"attempt": 2, "type": None, **times},
+    ]  # fmt: skip
+    for entries in [*([entry] for entry in odd), odd, []]:
+        text = json.dumps(entries).replace("'", "''")
+        fill_archive(database, 1, handler=f"'h{len(entries)}'", attempts="2", errors=f"'{text}'")
+    found = []
+    for number, (has_session, large) in enumerate(WAYS.values()):
+        export(source, folder := tmp_path / f"lake {number}")
+        rolling(spark if has_session else None, large)(folder)
+        found.append(lake_metrics(folder))
+
+    assert found[0] == found[1] == found[2]
+    day = next(row for key, row in found[0].items() if key[0] == "day" and row["level"] == "queue")
+    assert (day["retries"], day["retries_by_reason"]["unknown"]) == (28, 12)
+
+
+def test_files_of_an_older_version_have_no_start_of_the_handler(tmp_path: Path) -> None:
+    at = datetime(DAY.year, DAY.month, DAY.day, 10, tzinfo=UTC)
+    old = ["queue", "channel", "handler", "created_at", "dequeue_at", "leased_at", "archived_at", "outcome", "attempts"]
+    row = {**dict.fromkeys(old[:3], "x"), **dict.fromkeys(old[3:6], at), "archived_at": at + timedelta(seconds=3)}
+    row |= {"outcome": "completed", "attempts": 1}
+    schema = pa.schema([arrow_schema("archive").field(name) for name in old])
+    pq.write_table(pa.Table.from_pylist([row], schema), path := tmp_path / "old.parquet")
+
+    found = day_metrics(DAY, read_messages(DAY, [("archive", str(path))], []), {}, ["day"])["day"].to_pylist()
+
+    assert [(row["level"], row["run_p50_seconds"], row["enqueued"]) for row in found] == [
+        ("queue", 3.0, 1), ("channel", 3.0, 1), ("handler", 3.0, 1),
+    ]  # fmt: skip
+
+
+def test_only_few_messages_are_computed_without_spark(lake: Path) -> None:
+    opened = ParquetLake.open(lake, create=True)
+
+    def is_small_with(**messages: int) -> bool:
+        days = {str(DAY): messages["today"], str(DAY - timedelta(days=1)): messages["yesterday"]}
+        with opened.writing() as writing:
+            writing.commit("export", state={"rows": {"archive": days}})
+        # Messages of today were created yesterday.
+        return is_small(opened, Touched(1, {DAY - timedelta(days=1)}, {DAY: {DAY - timedelta(days=1)}}))
+
+    assert is_small_with(today=FEW_MESSAGES - 1, yesterday=1)
+    assert not is_small_with(today=FEW_MESSAGES, yesterday=1)
+    assert not is_small_with(today=0, yesterday=LARGE_DAY + 1)
+
+
 @pytest.mark.timeout(400)
 def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
-    spark: Any, source: Source, database: Database, lake: Path
+    source: Source, database: Database, lake: Path
 ) -> None:
     fill_mixed(database)
     export(source, lake)
     truth = expected_metrics(database, SLA_JSON)
     command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(lake), "--memory", "512m"]
+    command += ["--master", "local[2]"]
     command += [f"--sla={name}={limit.total_seconds()}" for name, limit in SLA.items()]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -223,6 +313,6 @@ def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
     ParquetLake.open(lake).settle()
     assert lake_metrics(lake) in ({}, truth)
 
-    roll(spark, lake)
+    rollup(None, ParquetLake.open(lake), SLA)
 
     assert lake_metrics(lake) == truth

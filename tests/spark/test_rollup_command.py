@@ -1,10 +1,9 @@
-"""The command rollup: all of it, in the process of the tests, on their session."""
+"""The command rollup: all of it, in the process of the tests. So few messages need no Spark."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -27,7 +26,7 @@ def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_metrics_reach_lake_and_database_whatever_the_names_are(
-    spark: Any, source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+    source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     day = database.execute("SELECT (now() AT TIME ZONE 'UTC')::date - 1").fetchone()[0]
     nasty = "'" + NASTY.replace("'", "''") + "'"
@@ -47,9 +46,7 @@ def test_metrics_reach_lake_and_database_whatever_the_names_are(
     assert database.execute("SELECT count(DISTINCT (queue, channel)) FROM pgqueue_backlog_forecast").fetchone() == (2,)
 
 
-def test_an_empty_lake_is_no_error(
-    spark: Any, source: Source, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_lake_is_no_error(source: Source, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     export(source, lake)
 
     assert main(["rollup", "--lake", str(lake), "--source", dsn]) == 0
@@ -60,7 +57,7 @@ def test_an_empty_lake_is_no_error(
 
 
 def test_a_damaged_file_is_named_and_nothing_changes(
-    spark: Any, source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]
+    source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill_archive(database, 30)
     export(source, lake)

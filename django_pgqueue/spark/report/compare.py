@@ -1,18 +1,20 @@
-"""Compares the report's days with as many days before them. Only days that are over count."""
+"""Compares the report's days, or hours, with as many before them. Only those that are over count."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from django_pgqueue.spark.report.choice import Choice, channel_rows, handler_rows, queue_rows
-from django_pgqueue.spark.report.read import COUNTS, SPENT, Files, read_days, sums
+from django_pgqueue.spark.report.read import COUNTS, SPENT, Files, read_days, read_hours, sums
 
 ONE_DAY = timedelta(days=1)
+ONE_HOUR = timedelta(hours=1)
 WAIT = "wait_p95_seconds"
 KEYS = {"queue": ["queue"], "channel": ["queue", "channel"], "handler": ["queue", "handler"]}
 ROWS_OF = {"queue": queue_rows, "channel": channel_rows, "handler": handler_rows}
@@ -24,15 +26,20 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Some days, and what happened on them, by day and level. ``rows``: None if the lake has none."""
+    """Some days, and what happened on them, by day and level. ``rows``: None if the lake has none.
+
+    ``hours``: instead, the hours of these days, and what happened in them, by hour and level.
+    """
 
     days: Sequence[date] = ()
     rows: pa.Table | None = None
+    hours: Sequence[datetime] = ()
 
     def totals(self, level: str) -> dict[Key, dict[str, Any]]:
         """Return the sums of the period by queue, channel or handler.
 
-        ``settled`` is that of messages that a worker or a client took; ``wait_p95_seconds`` that of the worst day.
+        ``settled`` is that of messages that a worker or a client took; ``wait_p95_seconds`` that of the worst day or
+        hour.
         """
         if self.rows is None:
             return {}
@@ -57,10 +64,14 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two periods of the same length. Both are empty if the lake has not two whole days."""
+    """Two periods of the same length. Both are empty if the lake has not two whole days or hours."""
 
     now: Period = field(default_factory=Period)
     before: Period = field(default_factory=Period)
+
+    @property
+    def grain(self) -> str:
+        return "hour" if self.now.hours else "day"
 
 
 def read_comparison(files: Files, now: Sequence[date], before: Sequence[date], choice: Choice) -> Comparison:
@@ -68,6 +79,27 @@ def read_comparison(files: Files, now: Sequence[date], before: Sequence[date], c
     if not now:
         return Comparison()
     return Comparison(*(Period(days, read_days(files, days, choice)) for days in (now, before)))
+
+
+def read_hours_compared(files: Files, days: Sequence[date], end: datetime, choice: Choice) -> Comparison:
+    """Read what happened in the last whole hours of some days before ``end``, and in as many before them.
+
+    Raises PipelineError when a file cannot be read.
+    """
+    rows = read_hours(files, days, choice)
+    if not rows.num_rows:
+        return Comparison()
+    end = end.replace(minute=0, second=0, microsecond=0)
+    length = int((end - min(queue_rows(rows)["bucket_at"].to_pylist(), default=end)) // ONE_HOUR) // 2
+    if length < 1:
+        return Comparison()
+    hours = [end - number * ONE_HOUR for number in range(2 * length, 0, -1)]
+    return Comparison(_of_hours(rows, hours[length:]), _of_hours(rows, hours[:length]))
+
+
+def _of_hours(rows: pa.Table, hours: Sequence[datetime]) -> Period:
+    within = pc.is_in(rows["bucket_at"], pa.array(hours, rows["bucket_at"].type))
+    return Period(sorted({hour.date() for hour in hours}), rows.filter(within), hours)
 
 
 def compared_days(

@@ -113,6 +113,11 @@ def read_days(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -
     return _rows("metrics", files("day", days), COLUMNS, choice)
 
 
+def read_hours(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
+    """Read the rows of all levels, one per hour. Raises PipelineError when a file cannot be read."""
+    return _rows("metrics", files("hour", days), COLUMNS, choice)
+
+
 def read_forecast(paths: Iterable[Path], choice: Choice = EVERYTHING) -> pa.Table:
     """Read the forecast from its Parquet files."""
     return _rows("forecast", paths, arrow_schema("forecast").names, choice)

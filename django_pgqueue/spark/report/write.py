@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,13 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.report.choice import Choice
-from django_pgqueue.spark.report.compare import ONE_DAY, Comparison, compared_days, read_comparison
+from django_pgqueue.spark.report.compare import (
+    ONE_DAY,
+    Comparison,
+    compared_days,
+    read_comparison,
+    read_hours_compared,
+)
 from django_pgqueue.spark.report.compose import compose, compose_channel
 from django_pgqueue.spark.report.holdings import Holdings, holdings
 from django_pgqueue.spark.report.metrics_csv import metrics_csv
@@ -67,9 +73,13 @@ def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa
     period = _period(there, asked)
     last = min([*period[-1:], *_last_whole_day(lake)], default=date.min)
     now, before = compared_days(there, last, asked.days, asked.against)
+    compared = read_comparison(files, now, before, asked.choice)
+    if period and not now and asked.against is None and (exported_at := _exported_at(lake)):
+        over = datetime.combine(period[-1], time(), UTC) + ONE_DAY
+        compared = read_hours_compared(files, period, min(exported_at, over), asked.choice)
     return (
         read_report_data(files, period, asked.choice, [day for day in there if period and day > period[-1]]),
-        read_comparison(files, now, before, asked.choice),
+        compared,
         read_forecast(_newest_forecast(lake), asked.choice),
         holdings(lake),
     )
@@ -77,8 +87,13 @@ def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa
 
 def _last_whole_day(lake: ParquetLake) -> list[date]:
     """Return the last day that was over when the last export was made; none if there was none."""
+    exported_at = _exported_at(lake)
+    return [exported_at.date() - ONE_DAY] if exported_at else []
+
+
+def _exported_at(lake: ParquetLake) -> datetime | None:
     exported_at = lake.state.get("exported_at")
-    return [datetime.fromisoformat(exported_at).astimezone(UTC).date() - ONE_DAY] if exported_at else []
+    return datetime.fromisoformat(exported_at).astimezone(UTC) if exported_at else None
 
 
 def _check_known(data: Data, choice: Choice) -> None:

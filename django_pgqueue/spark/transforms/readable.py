@@ -24,9 +24,13 @@ def unreadable_as_pipeline_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         if found := UNREADABLE.search(str(error)):
-            path = unquote(found[1])
-            raise PipelineError(
-                f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
-                "backup, or remove it and run export --rescan."
-            ) from None
+            raise unreadable(unquote(found[1])) from None
         raise
+
+
+def unreadable(path: str) -> PipelineError:
+    """Return the error about a file of messages that cannot be read."""
+    return PipelineError(
+        f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
+        "backup, or remove it and run export --rescan."
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
 from django_pgqueue.spark.transforms.queries import query
 from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 GRAINS = ("minute", "hour", "day")
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
 BATCH_MESSAGES = 5_000_000
+# Up to this number of messages, this process is done before Spark would be, with its start.
+FEW_MESSAGES = 2_000_000
+# Days with more messages are computed by Spark alone, which sorts them on disk. In arrays, a day of this size needs
+# 1.2 GiB, and each of Spark's cores may have one at a time.
+LARGE_DAY = 2_000_000
 # Percentiles of up to half this number of messages are exact; others are off by at most one rank in this number.
 ACCURACY = 100_000
 FALLBACK = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
@@ -39,17 +45,20 @@ class Rolled:
 
 
 def rollup(
-    spark: SparkSession,
+    spark: SparkSession | None,
     lake: ParquetLake,
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
     keep_minutes: int | None = None,
     most: int = BATCH_MESSAGES,
+    large: int = LARGE_DAY,
     done: Callable[[int, int], None] = lambda days, of: None,
 ) -> Rolled:
     """Compute the metrics of the days that changed since the last rollup; ``everything``: compute all days.
 
+    ``spark``: None: this process computes them, whatever they need of its memory. ``large``: Spark computes days with
+    more messages in SQL, and each other day as one task.
     ``sla``: how long messages may take, by "queue" or "queue/channel". ``keep_minutes``: only the newest days, so many,
     have metrics by minute; those of older days are removed (default: all have them). Days with about ``most`` messages
     are computed at once, and committed, so that the work of a killed run is kept. ``done`` is called with the number of
@@ -60,12 +69,7 @@ def rollup(
         days, rows = sorted(touched.days, reverse=True), 0
         minutes_from = first_day_of_minutes(lake, keep_minutes)
         for batch in batches(days, _messages(lake), most):
-            with (
-                unreadable_as_pipeline_errors(),
-                one_by_one(spark),
-                metric_rows(spark, lake, batch, touched, sla or {}, minutes_from) as frame,
-            ):
-                files = _write(frame, writing)
+            files = _compute(spark, lake, batch, touched, sla or {}, minutes_from, writing, large)
             touched.days -= {*batch}
             replaced = {("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch}
             replaced |= old_minutes(lake, minutes_from)
@@ -73,6 +77,14 @@ def rollup(
             rows += sum(file.rows for file in files)
             done(len(days) - len(touched.days), len(days))
     return Rolled(tuple(days), rows)
+
+
+def is_small(lake: ParquetLake, touched: Touched) -> bool:
+    """Return whether this process computes the days sooner than Spark, and has the memory for each of them."""
+    messages = _messages(lake)
+    read = touched.settled_on(touched.days)
+    largest = max((messages.get(day, 0) for day in touched.days), default=0)
+    return largest <= LARGE_DAY and sum(messages.get(day, 0) for day in read) <= FEW_MESSAGES
 
 
 def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:
@@ -99,6 +111,33 @@ def old_minutes(lake: ParquetLake, first: date) -> set[tuple[str, str]]:
     """Return the partitions with metrics by minute of days before ``first``: table and partition."""
     days = {file.parent.name for file in lake.files("metrics") if file.parent.parent.name == "grain=minute"}
     return {("metrics", f"grain=minute/{day}") for day in days if day_of(day) < first}
+
+
+def _compute(
+    spark: SparkSession | None,
+    lake: ParquetLake,
+    days: Collection[date],
+    touched: Touched,
+    sla: Mapping[str, timedelta],
+    minutes_from: date,
+    writing: Writing,
+    large: int,
+) -> list[StagedFile]:
+    """Write the metrics of these days into the staging folder, and return the files."""
+    messages = _messages(lake)
+    in_sql = [] if spark is None else [day for day in days if messages.get(day, 0) > large]
+    files: list[StagedFile] = []
+    if spark is not None and in_sql:
+        with (
+            unreadable_as_pipeline_errors(),
+            one_by_one(spark),
+            metric_rows(spark, lake, in_sql, touched, sla, minutes_from) as frame,
+        ):
+            files = _write(frame, writing)
+    tasks = plan_days(lake, [day for day in days if day not in in_sql], touched, minutes_from)
+    limits = {name: limit // MICROSECOND for name, limit in sla.items()}
+    context = None if spark is None else spark.sparkContext
+    return files + [writing.staged(path) for path in compute_days(tasks, writing.folder, limits, context)]
 
 
 @contextmanager

@@ -97,10 +97,38 @@ def test_a_day_that_is_not_over_is_not_compared(two_days_after_two: Path) -> Non
     assert "20 Nov 2026, compared with 19 Nov 2026; days that are over." in page.text
 
 
-def test_a_lake_of_one_day_has_nothing_to_compare(tmp_path: Path) -> None:
-    lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
+def exported_at(lake: Path, at: datetime) -> None:
+    with ParquetLake.open(lake).writing() as writing:
+        writing.commit("export", state={"exported_at": at.isoformat()})
 
-    assert "A comparison needs metrics of two whole days." in reported(tmp_path / "lake").text
+
+def test_a_lake_of_one_hour_has_nothing_to_compare(tmp_path: Path) -> None:
+    lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
+    exported_at(tmp_path / "lake", NOON + timedelta(minutes=119))
+
+    assert "A comparison needs metrics of two whole hours." in reported(tmp_path / "lake").text
+
+
+def test_a_lake_of_some_hours_compares_hours(tmp_path: Path) -> None:
+    """The last hour is not over, and the first one has none to be compared with."""
+    counts = {11: 5000, 12: 1000, 13: 10, 14: 10, 15: 40, 16: 7000}
+    day = day_of_queue(NOON.replace(hour=0), {"acme": {"completed": sum(counts.values())}})
+    rows = [row | {"grain": "day"} for row in day]
+    for hour, completed in counts.items():
+        values = {"completed": completed, "wait_p95_seconds": hour / 10}
+        for row in day_of_queue(NOON.replace(hour=hour), {"acme": values}, wait_p95_seconds=hour / 10):
+            rows.append(row | {"grain": "hour"})
+    lake_of(tmp_path / "lake", rows)
+    exported_at(tmp_path / "lake", NOON.replace(hour=16, minute=30))
+
+    page = reported(tmp_path / "lake")
+
+    assert "21 Nov 2026 14:00 – 16:00, compared with 21 Nov 2026 12:00 – 14:00; hours that are over." in page.text
+    assert "50 messages were settled: 95 % fewer than before (1,010)." in page.text
+    assert "The channel mail / acme waited longer: p95 of the worst hour 1.5 s, before 1.3 s." in page.text
+    assert page.tables["Top movers"][0][-2:] == ["Wait p95, worst hour", "Before"]
+    assert page.tables["Top movers"][1][:5] == ["mail", "acme", "−960", "50", "1,010"]
+    assert "A comparison" in reported(tmp_path / "lake", against=NOON.date()).text
 
 
 def test_hostile_names_are_text_in_sentences(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rollup of a lake of one day that Spark computes whole: its time and memory, the start of Java included."""
+"""The rollup of a lake of one day, computed whole in three ways: its time and memory, with all that is started."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -24,37 +25,74 @@ CHANNELS, HANDLERS = 200, 5
 SECOND = 1_000_000  # microseconds
 
 
+# Computes each day in Spark's SQL, as days are that do not fit into the memory of a process.
+IN_SQL = """
+import sys
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.session import session
+from django_pgqueue.spark.transforms.rollup import rollup
+with session("benchmark") as spark:
+    rollup(spark, ParquetLake.open(sys.argv[1]), everything=True, large=0)
+"""
+
+
 def measure(rows: int, rounds: int) -> list[str]:
     """The lines of the report."""
     with tempfile.TemporaryDirectory(prefix="pgqueue-benchmark-") as folder:
         path = Path(folder) / "lake"
-        fill(path, rows)
-        runs = [run(path) for _ in range(rounds)]
-        metrics = sum(pq.read_metadata(file).num_rows for file in ParquetLake.open(path).files("metrics"))
-    times = ", ".join(f"{seconds:.1f}" for seconds, _ in runs)
-    most = max(peak for _, peak in runs) / 2**20
-    line = (
-        f"rollup of {rows:,} messages of one day, {metrics:,} rows of metrics: "
-        f"{median(seconds for seconds, _ in runs):.1f} s ({times} s), {most:,.0f} MiB"
-    )
-    return [line]
+        fill(path, DAY, rows)
+        lines = []
+        for name, command in commands(path).items():
+            runs = [run(command) for _ in range(rounds)]
+            metrics = sum(pq.read_metadata(file).num_rows for file in ParquetLake.open(path).files("metrics"))
+            lines.append(
+                f"rollup of {rows:,} messages of one day, {metrics:,} rows of metrics, {name}: {summary(runs)}"
+            )
+    return lines
 
 
-def run(path: Path) -> tuple[float, int]:
-    """Return seconds and bytes of one run of the command, which computes all again."""
-    command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(path), "--all"]
+def commands(path: Path) -> dict[str, list[str]]:
+    """All compute all days again."""
+    rollup = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(path), "--all"]
+    return {
+        "as the command chooses": rollup,
+        "tasks on Spark": [*rollup, "--master", "local[*,4]"],
+        "SQL on Spark": [sys.executable, "-c", IN_SQL, str(path)],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a command, with the start of Python and Java. ``cpu_seconds``: those of all its processes."""
+
+    seconds: float
+    cpu_seconds: float
+    bytes: int
+
+
+def run(command: list[str]) -> Run:
+    """Run a command and measure it."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     with Peak(process.pid) as peak:
         if process.wait() != 0:
             raise SystemExit("the rollup failed")
-    return time.perf_counter() - began, peak.bytes
+    return Run(time.perf_counter() - began, peak.cpu_seconds, peak.bytes)
 
 
-def fill(path: Path, rows: int) -> None:
-    """Make a lake with so many messages, spread over a day, 200 channels and 5 handlers."""
+def summary(runs: list[Run]) -> str:
+    """The medians of some runs, and the most memory."""
+    seconds = median(run.seconds for run in runs)
+    times = ", ".join(f"{run.seconds:.1f}" for run in runs)
+    most = max(run.bytes for run in runs) / 2**20
+    processor = median(run.cpu_seconds for run in runs)
+    return f"{seconds:.1f} s ({times} s), {processor:.1f} s of the processor, {most:,.0f} MiB"
+
+
+def fill(path: Path, day: datetime, rows: int) -> None:
+    """Add so many messages to a lake, spread over a day, 200 channels and 5 handlers."""
     chance = np.random.default_rng(7)
-    created = int(DAY.timestamp()) * SECOND + np.sort(chance.integers(0, 80_000 * SECOND, rows))
+    created = int(day.timestamp()) * SECOND + np.sort(chance.integers(0, 80_000 * SECOND, rows))
     leased = created + chance.exponential(2 * SECOND, rows).astype("int64")
     archived = leased + chance.exponential(SECOND // 2, rows).astype("int64")
     columns = {
@@ -80,7 +118,7 @@ def fill(path: Path, rows: int) -> None:
         {field.name: columns.get(field.name, pa.nulls(rows, field.type)) for field in wanted}
     ).cast(wanted)  # fmt: skip
     with ParquetLake.open(path, create=True).writing() as writing:
-        file = writing.stage("archive", f"day={DAY.date()}")
+        file = writing.stage("archive", f"day={day.date()}")
         pq.write_table(table, file, compression="zstd")
-        staged = writing.staged(file, created_days=[str(DAY.date())])
+        staged = writing.staged(file, created_days=[str(day.date())])
         writing.commit("export", [staged])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django_pgqueue.charts import text, value_text
-from django_pgqueue.spark.report.compare import WAIT, Comparison, Key
+from django_pgqueue.spark.report.compare import ONE_HOUR, WAIT, Comparison, Key, Period
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, safe
 from django_pgqueue.spark.report.read import COUNTS, SPENT
 from django_pgqueue.spark.report.sections.summary import part
@@ -21,19 +20,20 @@ Totals = Mapping[Key, Mapping[str, Any]]
 
 
 def changes(compared: Comparison, *, of_channel: bool = False) -> Section:
-    """Return the section. Without two whole days there is nothing to compare, and it says so.
+    """Return the section. Without two whole days or hours there is nothing to compare, and it says so.
 
     ``of_channel``: the report is about one channel, and compares it with no other.
     """
     if not compared.now.days:
-        return Section("changes", "What changed", html_paragraph("A comparison needs metrics of two whole days."))
+        return Section("changes", "What changed", html_paragraph("A comparison needs metrics of two whole hours."))
     now, before = ({} if of_channel else period.totals("channel") for period in (compared.now, compared.before))
     what = "The channel" if of_channel else "The queue"
-    waits = _waits(what, compared.now.totals("queue"), compared.before.totals("queue"))
-    sentences = [*_of_all(compared), *waits, *_of_channels(now, before), *_of_failures(compared)]
-    periods = f"{_period(compared.now.days)}, compared with {_period(compared.before.days)}; days that are over."
+    grain = compared.grain
+    waits = _waits(what, compared.now.totals("queue"), compared.before.totals("queue"), grain)
+    sentences = [*_of_all(compared), *waits, *_of_channels(now, before, grain), *_of_failures(compared)]
+    periods = f"{_period(compared.now)}, compared with {_period(compared.before)}; {grain}s that are over."
     listed = "".join(f"<li>{sentence}</li>" for sentence in sentences)
-    body = f'<p class="quiet">{text(periods)}</p><ul>{listed}</ul>{_movers(now, before)}'
+    body = f'<p class="quiet">{text(periods)}</p><ul>{listed}</ul>{_movers(now, before, grain)}'
     return Section("changes", "What changed", body)
 
 
@@ -88,8 +88,8 @@ def _of_all(compared: Comparison) -> Iterator[Safe]:
         )
 
 
-def _of_channels(now: Totals, before: Totals) -> Iterator[Safe]:
-    yield from _waits("The channel", now, before)
+def _of_channels(now: Totals, before: Totals, grain: str) -> Iterator[Safe]:
+    yield from _waits("The channel", now, before, grain)
     known = {key: now[key]["settled"] - before[key]["settled"] for key in now.keys() & before.keys()}
     for key, template in (
         (_largest(known, 1), "The channel {} grew most: <b>{}</b> messages, {}."),
@@ -129,7 +129,7 @@ def _of_failures(compared: Comparison) -> Iterator[Safe]:
         )
 
 
-def _waits(what: str, now: Totals, before: Totals) -> Iterator[Safe]:
+def _waits(what: str, now: Totals, before: Totals, grain: str) -> Iterator[Safe]:
     """Yield sentences about the wait that became longer most, and the one that became shorter most."""
     differences = {
         key: row[WAIT] - before[key][WAIT]
@@ -142,7 +142,7 @@ def _waits(what: str, now: Totals, before: Totals) -> Iterator[Safe]:
             waits = now[key][WAIT], before[key][WAIT]
             if _differs(*waits):
                 yield sentence(
-                    f"{what} {{}} waited {word}: p95 of the worst day <b>{{}}</b>, before {{}}.",
+                    f"{what} {{}} waited {word}: p95 of the worst {grain} <b>{{}}</b>, before {{}}.",
                     named(key),
                     *(value_text(wait, "seconds") for wait in waits),
                 )
@@ -158,7 +158,7 @@ def _differs(now: float, before: float) -> bool:
     return abs(now - before) >= MENTIONED * before
 
 
-def _movers(now: Totals, before: Totals) -> str:
+def _movers(now: Totals, before: Totals, grain: str) -> str:
     """Return the table of the channels whose number of messages changed most."""
     pairs = {key: (now.get(key, EMPTY), before.get(key, EMPTY)) for key in now.keys() | before.keys()}
     changed = {key: pair[0]["settled"] - pair[1]["settled"] for key, pair in pairs.items()}
@@ -181,7 +181,7 @@ def _movers(now: Totals, before: Totals) -> str:
             ]
         )
     headings = ["Queue", "Channel", "Change", "Settled", "Before", "Dead letters", "Before"]
-    headings += ["Wait p95, worst day", "Before"]
+    headings += [f"Wait p95, worst {grain}", "Before"]
     more = f", the first {MOST_MOVERS} of {len(order):,}" if len(order) > MOST_MOVERS else ""
     return html_table(f"Top movers{more}", headings, rows, names=2)
 
@@ -190,6 +190,10 @@ def _added(totals: Totals) -> dict[str, Any]:
     return {column: sum(row[column] for row in totals.values()) for column in EMPTY if column != WAIT}
 
 
-def _period(days: Sequence[date]) -> str:
-    first, last = f"{days[0]:%d %b %Y}", f"{days[-1]:%d %b %Y}"
+def _period(period: Period) -> str:
+    if period.hours:
+        begin, end = period.hours[0], period.hours[-1] + ONE_HOUR
+        same_day = begin.date() == period.hours[-1].date()
+        return f"{begin:%d %b %Y %H:%M} – {end:%H:%M}" if same_day else f"{begin:%d %b %H:%M} – {end:%d %b %Y %H:%M}"
+    first, last = f"{period.days[0]:%d %b %Y}", f"{period.days[-1]:%d %b %Y}"
     return first if first == last else f"{first} – {last}"

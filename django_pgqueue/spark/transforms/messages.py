@@ -1,0 +1,182 @@
+"""Read the messages of one day from the lake into arrays, without Spark.
+
+What is counted of a message is the same as in measured.sql, with which Spark computes days that are too large for the
+memory of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from django_pgqueue.spark.schema import DAYS, TEXT, TIME, arrow_schema
+from django_pgqueue.spark.transforms.failures import UNKNOWN, FailedAttempt, parse_failures
+from django_pgqueue.spark.transforms.readable import unreadable
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+NAMES = ["queue", "channel", "handler"]
+OUTCOMES = ["completed", "popped", "purged", "dropped", "cancelled", "dead"]
+# Columns with few different values are read as dictionaries.
+ENCODED = [*NAMES, "outcome", "reason"]
+DICTIONARY = pa.dictionary(pa.int32(), TEXT)
+SETTLED = pa.schema(
+    [
+        *((name, DICTIONARY) for name in ENCODED),
+        *((name, TIME) for name in ("created_at", "dequeue_at", "leased_at", "started_at", "settled_at")),
+        ("attempts", pa.int32()),
+        ("errors", TEXT),
+    ]
+)
+CREATED = pa.schema([SETTLED.field(name) for name in (*NAMES, "created_at")])
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+DAY_MICROSECONDS = timedelta(days=1) // MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """The microseconds of each message, where ``known``; otherwise any number."""
+
+    known: Booleans
+    micros: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages of a day: first those that were settled on it, then others that were only created on it.
+
+    ``names``: the columns NAMES of all messages. ``created_at``: of all, in microseconds since the day began. The other
+    arrays are those of the settled messages: ``settled_at`` in microseconds since the day began, ``outcome`` as the
+    place in OUTCOMES, ``durations`` by "wait", "run" and "total". ``failures``: failed attempts, and ``reasons``: those
+    of dead letters, both with the number of the message.
+    """
+
+    names: pa.Table
+    created_at: Integers
+    settled_at: Integers
+    outcome: Integers
+    attempts: Integers
+    durations: dict[str, Durations]
+    failures: list[tuple[int, FailedAttempt]]
+    reasons: list[tuple[int, str]]
+
+
+def read_messages(day: date, settled: Sequence[tuple[str, str]], created: Sequence[str]) -> Messages:
+    """Read the messages of a day.
+
+    ``settled``: table and path of the files of messages that were settled on it; ``created``: paths of files of other
+    days, which have messages that were created on it. Raises PipelineError when a file cannot be read.
+    """
+    begin = start_of(day)
+    rows = pa.concat_tables([SETTLED.empty_table(), *(_read_settled(table, path) for table, path in settled)])
+    others = (part for path in created for part in _read_created(path, begin))
+    everyone = pa.concat_tables([rows.select(CREATED.names), *others])
+    began_at = pc.coalesce(rows["started_at"], rows["leased_at"])
+    has_begun = pc.is_valid(began_at)
+    outcomes = rows["outcome"].cast(TEXT)
+    dead = np.flatnonzero(pc.equal(outcomes, "dead").to_numpy())
+    reasons = pc.fill_null(rows["reason"].cast(TEXT), UNKNOWN).take(pa.array(dead)).to_pylist()
+    return Messages(
+        names=everyone.select(NAMES),
+        created_at=_micros(everyone["created_at"]) - begin,
+        settled_at=_micros(rows["settled_at"]) - begin,
+        outcome=_integers(pc.index_in(outcomes, pa.array(OUTCOMES, TEXT)), len(OUTCOMES)),
+        attempts=_integers(rows["attempts"], 0),
+        durations={
+            "wait": _between(rows["dequeue_at"], began_at),
+            "run": _between(began_at, rows["settled_at"]),
+            "total": _between(rows["created_at"], pc.if_else(has_begun, rows["settled_at"], pa.scalar(None, TIME))),
+        },
+        failures=list(_read_failures(rows, has_begun)),
+        reasons=list(zip(dead.tolist(), reasons, strict=True)),
+    )
+
+
+def start_of(day: date) -> int:
+    """Return when a day begins (UTC), in microseconds since 1970."""
+    return (datetime(day.year, day.month, day.day, tzinfo=UTC) - EPOCH) // MICROSECOND
+
+
+def _read_settled(table: str, path: str) -> pa.Table:
+    columns = [*SETTLED.names]
+    columns[columns.index("settled_at")] = DAYS[table]
+    with _open(path) as file:
+        rows = _with_columns(file.read(_there(file, columns)), columns).rename_columns(SETTLED.names)
+    if table == "dead_letter":
+        dead = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, "int32")), pa.array(["dead"], TEXT))
+        rows = rows.set_column(SETTLED.get_field_index("outcome"), SETTLED.field("outcome"), dead)
+    return rows.cast(SETTLED)
+
+
+def _read_created(path: str, begin: int) -> Iterator[pa.Table]:
+    """Yield the messages of a file that were created on the day that begins then, from those parts that have any."""
+    first, last = (pa.scalar(micros, pa.int64()).cast(TIME) for micros in (begin, begin + DAY_MICROSECONDS - 1))
+    with _open(path) as file:
+        place = file.schema_arrow.get_field_index("created_at")
+        for group in range(file.num_row_groups):
+            known = file.metadata.row_group(group).column(place).statistics
+            if known is None or not known.has_min_max or (known.min <= last.as_py() and known.max >= first.as_py()):
+                rows = file.read_row_group(group, CREATED.names).cast(CREATED)
+                created_at = rows["created_at"]
+                yield rows.filter(pc.and_(pc.greater_equal(created_at, first), pc.less_equal(created_at, last)))
+
+
+def _read_failures(rows: pa.Table, has_begun: pa.ChunkedArray) -> Iterator[tuple[int, FailedAttempt]]:
+    failed = pc.is_valid(rows["errors"])
+    numbers = np.flatnonzero(failed.to_numpy()).tolist()
+    columns = [column.filter(failed).to_pylist() for column in (rows["errors"], rows["attempts"], has_begun)]
+    for number, errors, attempts, was_leased in zip(numbers, *columns, strict=True):
+        for failure in parse_failures(errors, attempts, was_leased=was_leased):
+            yield number, failure
+
+
+@contextmanager
+def _open(path: str) -> Iterator[pq.ParquetFile]:
+    """Open a file. Raises PipelineError when it cannot be read, also later."""
+    try:
+        metadata = pq.read_metadata(path)
+        encoded = [name for name in ENCODED if name in metadata.schema.names]
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=encoded) as file:
+            yield file
+    except (OSError, pa.ArrowException):
+        raise unreadable(path) from None
+
+
+def _there(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    names = set(file.schema_arrow.names)
+    return [name for name in columns if name in names]
+
+
+def _with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows with these columns; one that the file does not have is NULL."""
+    there = set(rows.column_names)
+    for name in columns:
+        if name not in there:
+            kind = DICTIONARY if name in ENCODED else arrow_schema("archive").field(name).type
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
+    return rows.select(columns)
+
+
+def _micros(times: pa.ChunkedArray) -> Integers:
+    """Return microseconds since 1970; 0 where there is no time."""
+    return _integers(times.cast(pa.int64()), 0)
+
+
+def _integers(values: pa.ChunkedArray, default: int) -> Integers:
+    found: Integers = pc.fill_null(values, default).to_numpy().astype(np.int64, copy=False)
+    return found
+
+
+def _between(began: pa.ChunkedArray, ended: pa.ChunkedArray) -> Durations:
+    known = pc.and_(pc.is_valid(began), pc.is_valid(ended)).to_numpy()
+    return Durations(known, _micros(ended) - _micros(began))
