@@ -225,7 +225,7 @@ def test_a_message_that_waits_apart_is_dropped_before_newer_ones(session: Sessio
     assert [later] not in dropped
 
 
-def test_what_is_scheduled_for_later_is_dropped_last(session: Session) -> None:
+def test_a_message_that_is_scheduled_for_later_is_dropped_last(session: Session) -> None:
     make_channel(session, "small", max_size=2, full_policy="drop_oldest")
     limit_set(session, "stripe", max_concurrency=1)
     session.execute("SELECT pgqueue_limit_pause('stripe')")
