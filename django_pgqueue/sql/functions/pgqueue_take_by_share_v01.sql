@@ -5,8 +5,8 @@
 -- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
 -- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.
 -- p_tokens, p_burst: as in pgqueue_take.
--- Returns as pgqueue_take does. While another transaction holds a lane or an arrival, which may be of a channel below its
---   share, no channel gets more than its share: contended.
+-- Returns as pgqueue_take does. While another transaction holds a lane or an arrival, which may be of a channel below
+--   its share, no channel gets more than its share: contended.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_by_share(
     p_queue text,

@@ -20,9 +20,12 @@ LIMITS = ("max_concurrency", "release_interval")
 
 @dataclass(slots=True)
 class Taken:
-    """A transaction that leased messages of a queue. ``running``: all leases of the queue after it; ``counted``: these, and
-    those that the gate of the queue listed, which the call has counted; ``weights``: of the channels of the queue;
-    ``ready``: when the ready messages of each channel were committed."""
+    """A transaction that leased messages of a queue.
+
+    ``running``: all leases of the queue after it; ``counted``: these, and those that the gate of the queue listed,
+    which the call has counted; ``weights``: of the channels of the queue, the smallest and the largest one in force
+    meanwhile; ``ready``: when the ready messages of each channel were committed.
+    """
 
     queue: Settings
     granted: list[Row]
