@@ -63,6 +63,9 @@ def wait_for_many(session: Session, count: int, channel: int) -> None:
         [channel],
     )
     session.execute("UPDATE pgqueue_message SET status = 3, waits_for = limits[1] WHERE limits IS NOT NULL")
+    # The line forgets that they were ready.
+    assert [dequeue(session) for _ in range(3)] == [[], [], []]
+    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
 def test_the_last_of_more_than_a_thousand_limits_has_its_turn(session: Session) -> None:
