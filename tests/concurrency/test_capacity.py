@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, one, together
-from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, fill, make_channel, set_queue, settle
+from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, fill, make_channel, set_queue, settle, tick
 
 
 def hold(session: Session, count: int, *, limit: int = 1) -> Counter[str]:
@@ -234,3 +234,25 @@ def test_a_channel_that_comes_back_is_not_hidden_by_a_lazy_arrival(
     business.commit()
 
     assert [lease.channel for lease in dequeue(session)] == ["b"]
+
+
+@pytest.mark.parametrize("held", ["lane", "arrival"])
+def test_a_channel_whose_lane_another_transaction_holds_does_not_lose_its_place(
+    session: Session, business: Session, tenants: None, held: str
+) -> None:
+    """A tick holds the lanes and arrivals that it folds. Meanwhile no channel gets more than its share."""
+    set_queue(session, fairness="share")
+    fill(session, "a", 20)
+    hold(session, 4)
+    fill(session, "b", 5)
+    if held == "lane":
+        tick(session)
+        lane = "SELECT FROM pgqueue_lane WHERE channel_id = (SELECT id FROM pgqueue_channel WHERE name = 'b')"
+        assert len(business.execute(f"{lane} FOR UPDATE").fetchall()) == 1
+    else:
+        business.execute("SELECT pgqueue_fold('default', false, clock_timestamp())")
+
+    assert dequeue(session, 2) == []
+    assert one(session, "SELECT pgqueue_is_contended('{default}')"), "a worker asks again soon"
+    business.rollback()
+    assert Counter(lease.channel for lease in dequeue(session, 2)) == {"b": 2}

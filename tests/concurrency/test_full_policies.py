@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.support.sessions import PATIENT, Session, column, one, together, wait_for_lock
-from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, settle
+from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, settle
 
 DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
 LIVE = "SELECT count(*) FROM pgqueue_message"
@@ -197,3 +197,41 @@ def test_one_insert_into_many_channels_takes_all_counts_before_it_drops(
         return str(outcome)
 
     assert together(insert, cancel) == [2, "cancelled"]
+
+
+@pytest.mark.parametrize("why", ["its own limit", "the limit of its handler", "its order key"])
+def test_a_message_that_waits_apart_is_dropped_before_newer_ones(session: Session, why: str) -> None:
+    """It is due for as long as it waits, though it stands in another index than ready ones."""
+    make_channel(session, "small", max_size=4, full_policy="drop_oldest")
+    limit_set(session, "stripe", max_concurrency=1, handlers=["limited"] if why == "the limit of its handler" else [])
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    if why == "its own limit":
+        first = enqueue(session, "small", limits=["stripe"])
+    elif why == "the limit of its handler":
+        first = one(session, "SELECT id FROM pgqueue_enqueue('limited', '{}', 'small')")
+        assert dequeue(session) == []
+    else:
+        enqueue(session, "small", order_key="k")
+        assert len(dequeue(session)) == 1
+        first = enqueue(session, "small", order_key="k")
+        assert dequeue(session) == []
+    assert one(session, "SELECT waits_for IS NOT NULL FROM pgqueue_message WHERE id = %s", first)
+    later = enqueue(session, "small", delay="1 hour")
+    ready = [enqueue(session, "small") for _ in range(1 if why == "its order key" else 2)]
+
+    dropped = [ask(session, "small")[1] for _ in range(3)]
+
+    assert dropped[:2] == [[first], ready[:1]]
+    assert [later] not in dropped
+
+
+def test_a_message_that_is_scheduled_for_later_is_dropped_last(session: Session) -> None:
+    make_channel(session, "small", max_size=2, full_policy="drop_oldest")
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    later = enqueue(session, "small", delay="1 hour")
+    waiting = enqueue(session, "small", limits=["stripe"])
+    new = enqueue(session, "small")
+
+    assert column(session, DROPPED) == [waiting]
+    assert one(session, "SELECT array_agg(id ORDER BY id) FROM pgqueue_message") == [later, new]

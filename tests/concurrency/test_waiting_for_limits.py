@@ -50,6 +50,65 @@ def test_it_does_not_matter_how_many_limits_are_full(session: Session) -> None:
     assert found == [last]
 
 
+def wait_for_many(session: Session, count: int, channel: int) -> None:
+    """So many paused limits, each with a message of the channel that waits for it."""
+    session.execute(
+        "INSERT INTO pgqueue_limit (name, max_concurrency, paused_at)"
+        " SELECT 'paused ' || n, 1, clock_timestamp() FROM generate_series(1, %s) AS n",
+        [count],
+    )
+    session.execute(
+        "INSERT INTO pgqueue_message (channel_id, handler, limits)"
+        " SELECT %s, 'work', ARRAY[l.id] FROM pgqueue_limit AS l WHERE l.paused_at IS NOT NULL",
+        [channel],
+    )
+    session.execute("UPDATE pgqueue_message SET status = 3, waits_for = limits[1] WHERE limits IS NOT NULL")
+    # The line forgets that they were ready.
+    assert [dequeue(session) for _ in range(3)] == [[], [], []]
+    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
+
+
+def test_the_last_of_more_than_a_thousand_limits_has_its_turn(session: Session) -> None:
+    """Breakers of channels may be as many."""
+    wait_for_many(session, 1100, make_channel(session, "many"))
+    limit_set(session, "last", max_concurrency=1)
+    [message] = send(session, "a", 1, ["last"])
+    looks = 0
+    while not one(session, "SELECT pgqueue_promote_waiting(NULL, 10, clock_timestamp())"):
+        looks += 1
+        assert looks < 3000
+
+    assert [lease.id for lease in dequeue(session)] == [message]
+
+
+def test_a_worker_looks_again_for_a_limit_behind_many_full_ones(session: Session) -> None:
+    wait_for_many(session, 60, make_channel(session, "many"))
+    limit_set(session, "last", max_concurrency=1)
+    send(session, "a", 1, ["last"])
+
+    assert one(session, "SELECT pgqueue_is_contended('{default}')")
+
+
+def test_a_tick_wakes_the_worker_of_a_message_behind_many_that_wait(session: Session, other: Session) -> None:
+    """A settlement looks at the first 100 messages that wait, and notifies their queues only."""
+    wait_for_many(session, 150, make_channel(session, "many"))
+    make_channel(session, "a", queue="others")
+    limit_set(session, "last", max_concurrency=1)
+    first, second = [enqueue(session, "a", "others", limits=["last"]) for _ in range(2)]
+    # A dequeue looks at 16 limits only.
+    held = next(lease for _ in range(500) for lease in dequeue(session, queue="others"))
+    assert held.id == first
+    assert dequeue(session, queue="others") == []
+    other.execute("LISTEN pgqueue")
+    other.execute("SELECT pgqueue_wait('w', '{others}', '1 minute')")
+    settle(session, [held])
+    for _ in range(200):
+        tick(session)
+
+    assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["others"]
+    assert [lease.id for lease in dequeue(session, queue="others")] == [second]
+
+
 def test_those_of_another_queue_that_were_made_ready_take_only_their_places(session: Session) -> None:
     """Also from a dequeue of one message."""
     make_channel(session, "a", queue="others")

@@ -16,6 +16,7 @@ from .actors.actor import Actor, Stage
 from .actors.consumer import Consumer
 from .actors.others import Keeper, Operator, Reader, Registrar
 from .actors.producer import BREAKER, FLAKY, SHARED, Producer
+from .crowd import CROWDED, crowd_stage, prepare_crowd, share_crowd
 from .history import History, Recorder, audit, load
 from .server import Server
 
@@ -33,6 +34,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
 }
 LEASE = 0.4
 CONSUMERS = 6
+CROWD_CONSUMERS = 2
 DRAIN_WITHIN = 8.0
 # Messages a second that are settled in the calm, at least: channels of one may have long lines.
 PACE = 40
@@ -59,6 +61,7 @@ class Storm:
         stage = Stage(self.url, self.folder, self.seed, LEASE, CHANNELS, options=self.options)
         with self.session() as session:
             prepare(session, CHANNELS, self.options.get("shared_limit", SHARED_LIMIT))
+            prepare_crowd(session, self.options.get("crowd", {}))
             if "queue_limit" in self.options:
                 limit_queue(session, self.options["queue_limit"])
         driver = Recorder(self.folder, "driver")
@@ -79,31 +82,41 @@ class Storm:
 
     def describe(self, **more: Any) -> None:
         facts = {
-            "seed": self.seed, "kind": "storm", "idle_within": 3_000_000, "batch": 5, "concurrent_dequeues": CONSUMERS,
+            "seed": self.seed, "kind": "storm", "idle_within": 3_000_000, "batch": 5, "largest_call": 5,
+            "concurrent_dequeues": CONSUMERS,
             "equal_channels": EQUAL, "effects": {"plain": "plain", "atomic": "atomic"}, **more,
         }  # fmt: skip
         (self.folder / "run.json").write_text(json.dumps(facts))
 
     def backlog(self, stage: Stage) -> None:
-        """The same for each of the equal channels, so that their shares can be compared."""
-        first = Producer(stage, "backlog")
-        for channel in EQUAL:
-            messages = [{**first.message(channel), "priority": 0, "delay": "0"} for _ in range(60)]
-            keys = [json.loads(message["payload"])["key"] for message in messages]
-            call = first.recorder.invoke("enqueue_many", keys=keys, channel=channel)
-            first.enqueue_many(first.session.connection(), call, messages, keys)
-        first.end()
+        """The same for each of the equal channels, so that their shares can be compared; and for the crowd."""
+        for name, where, count in (("backlog", stage, 60), ("backlog-crowd", crowd_stage(stage), 30)):
+            first = Producer(where, name)
+            for channel in EQUAL if where is stage else CROWDED:
+                messages = [{**first.message(channel), "priority": 0, "delay": "0"} for _ in range(count)]
+                keys = [json.loads(message["payload"])["key"] for message in messages]
+                call = first.recorder.invoke("enqueue_many", keys=keys, channel=channel)
+                first.enqueue_many(first.session.connection(), call, messages, keys)
+            first.end()
 
     def play(self, stage: Stage, driver: Recorder) -> None:
+        crowd = crowd_stage(stage)
         watching: list[Actor] = [Reader(stage, "reader"), Registrar(stage, "registrar")]
         working: list[Actor] = [
             Keeper(stage, "keeper"),
             *(Operator(stage, f"operator-{place}") for place in range(self.options.get("operators", 1))),
             *(Consumer(stage, f"consumer-{place}") for place in range(CONSUMERS)),
+            Operator(crowd, "operator-crowd"),
+            *(Consumer(crowd, f"consumer-crowd-{place}") for place in range(CROWD_CONSUMERS)),
         ]
         producing: list[Actor] = [
-            Producer(stage, f"producer-{place}") for place in range(self.options.get("producers", 2))
+            *(Producer(stage, f"producer-{place}") for place in range(self.options.get("producers", 2))),
+            Producer(crowd, "producer-crowd", pause=0.05),
         ]
+        for actor in working:
+            if actor.stage is crowd:
+                # Its idle dequeues must not take the machine from the others, whose equal shares are compared.
+                actor.pause = max(actor.pause, 0.03)
         over = threading.Event()
         threads = {actor: threading.Thread(target=actor.run, daemon=True) for actor in [*working, *producing]}
         looking = threading.Thread(target=watch, args=(watching, over), daemon=True)
@@ -126,6 +139,7 @@ class Storm:
 
     def settle(self, session: psycopg.Connection[Any], driver: Recorder) -> None:
         resume_all(session)
+        share_crowd(session, self.options.get("crowd", {}))
         [left] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
         within = DRAIN_WITHIN + left / PACE
         driver.info("calm")

@@ -73,6 +73,10 @@ class Story:
     def queue(self, name: str = "default", **limits: Any) -> None:
         self.row("queue", key=name, detail=limits)
 
+    def gate(self, *messages: int, queue: str = "default") -> None:
+        """A dequeue of a queue with limits lists the leases that it has counted, and the messages that it takes."""
+        self.row("gate", key=queue, detail={"held": list(messages)})
+
     def limit(self, number: int = 1, **values: Any) -> None:
         self.row("limit", key=f"limit {number}", detail={"id": number, **values})
 

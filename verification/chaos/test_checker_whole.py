@@ -14,17 +14,20 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.run["equal_channels"] = []
     story.run["effects"] = {"atomic": "atomic"}
     story.queue(max_concurrency=3)
+    story.queue("crowd", max_concurrency=4, fairness="share", max_share=0.5)
     story.limit(1, max_concurrency=1, max_cost=5)
     story.breaker()
     story.channel(1)
     story.channel(2, max_concurrency=1, ordered=True, max_size=2, release_interval=1000, release_burst=1)
+    story.channel(3, queue="crowd")
     story.create(1, kind="atomic", detail={"order_key": "k"})
     story.create(2, channel=2, detail={"guarded": "h"})
     story.create(3, channel=2, detail={"limits": [1]})
-    story.op("enqueue", keys=["other:4"], channel="channel 2", result="fail", value={"error": "channel full"})
+    story.create(4, channel=3)
+    story.op("enqueue", keys=["other:5"], channel="channel 2", result="fail", value={"error": "channel full"})
     story.lease(1, "a")
     story.beat(1)
-    story.census(1, 2, 3, live=3)
+    story.census(1, 2, 3, 4, live=4)
     story.lease(2, "b")
     story.dead_letter(2)
     story.sweep(1)
@@ -39,15 +42,17 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.info("calm")
     story.lease(3, "d")
     story.complete(3)
+    story.lease(4, "e")
+    story.complete(4)
     story.info("drained")
     story.info("server", sqlstate="57P01", message="terminating connection", pid=1)
     story.read(1, dead=(2,))
-    story.read(3, last=True)
-    story.census(1, 2, 3, final=True)
+    story.read(3, 4, last=True)
+    story.census(1, 2, 3, 4, final=True)
     verdicts = check(story.history())
     assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}
     assert [verdict.name for verdict in verdicts if not verdict.checked] == []
-    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 24)]
+    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 26)]
 
 
 def test_a_call_whose_answer_was_lost_may_have_been_done_or_not() -> None:

@@ -67,13 +67,13 @@ REFUSALS = (
 """Defects of refusals, which the actors of `verification.chaos` turn into errors."""
 FULL = (
     Defect(
-        "the newest leaves a full channel", "choose_dropped",
-        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT v_looked",
-        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT v_looked",
+        "the newest leaves a full channel", "longest_due",
+        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT p_most",
+        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT p_most",
     ),
     Defect(
-        "the message that is due last leaves first", "choose_dropped",
-        "            ORDER BY h.dequeue_at, h.id\n", "            ORDER BY h.dequeue_at DESC, h.id\n",
+        "the message that is due last leaves first", "longest_due",
+        "            ORDER BY dequeue_at, id\n", "            ORDER BY dequeue_at DESC, id\n",
     ),
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
 )  # fmt: skip
@@ -117,7 +117,9 @@ LIMITS = (
         "coalesce(pgqueue_token_time(step, v_spent), '0')", "interval '0'",
     ),
     Defect("max_share is not looked at", "take_by_share", "least(p_most, CASE", "least(NULL::integer, CASE"),
-    Defect("shares are not looked at", "take_by_share", "CASE WHEN p_fair THEN 1 ELSE 2 END..2", "2..2"),
+    Defect(
+        "shares are not looked at", "take_guarded", "v_may.channel_ids, v_may.by_share,", "v_may.channel_ids, false,"
+    ),
     Defect(
         "a dead letter does not pause its ordered channel", "dead_letter",
         "PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping)", "PERFORM 1",

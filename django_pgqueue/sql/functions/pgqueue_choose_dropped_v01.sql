@@ -1,6 +1,6 @@
 -- Chooses and locks the messages that leave a full channel for new ones. drop_oldest takes as many as places are
--- missing: ready ones by the time since which they are due, then scheduled ones by their time. replace takes all ready
--- and scheduled ones. A message that is leased, or is being taken, stays.
+-- missing, the longest due first (pgqueue_longest_due), then scheduled ones by their time. replace takes all ready and
+-- scheduled ones. A message that is leased, or is being taken, stays.
 -- Caller: pgqueue_admit, pgqueue_drop_surplus.
 -- p_room: places that are free, not counting them; p_new: their ids, in order. New messages arrive one after the other:
 -- each makes those before it leave, and the last one stays.
@@ -33,42 +33,12 @@ DECLARE
 BEGIN
     -- Repeats with more of them, when other transactions take the oldest at this moment.
     LOOP
-        -- Lists the priorities of the ready messages, one step of the index each.
-        WITH RECURSIVE rank (value) AS (
-            (
-                SELECT -m.priority FROM pgqueue_message AS m
-                WHERE m.channel_id = p_channel_id AND m.status = 1
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                LIMIT 1
-            )
-            UNION ALL
-            SELECT (
-                SELECT -m.priority FROM pgqueue_message AS m
-                WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority > r.value
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                LIMIT 1)
-            FROM rank AS r
-            WHERE r.value IS NOT NULL
-        )
-        SELECT coalesce(array_agg(o.id ORDER BY o.dequeue_at, o.id), '{}') INTO v_oldest
-        FROM (
-            SELECT h.id, h.dequeue_at
-            FROM rank AS r
-            -- The index has them by priority: reads the oldest of each.
-            CROSS JOIN LATERAL (
-                SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority = r.value AND m.id <> ALL (v_stay)
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                LIMIT v_looked
-            ) AS h
-            ORDER BY h.dequeue_at, h.id
-            LIMIT v_looked
-        ) AS o;
+        v_oldest := pgqueue_longest_due(p_channel_id, v_looked, v_stay);
         v_ids := ARRAY(
             SELECT m.id
             FROM unnest(v_oldest) WITH ORDINALITY AS u (id, place)
             JOIN pgqueue_message AS m ON m.id = u.id
-            WHERE m.status::integer = 1
+            WHERE m.status::integer <> 2
             ORDER BY u.place
             LIMIT v_most
             FOR UPDATE OF m SKIP LOCKED);
@@ -83,7 +53,7 @@ BEGIN
             - (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 2);
         v_ids := v_ids || ARRAY(
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = p_channel_id AND m.status = 3 AND m.id <> ALL (v_stay)
+            WHERE m.channel_id = p_channel_id AND m.status = 3 AND m.id <> ALL (v_stay || v_ids)
             ORDER BY m.dequeue_at, m.id
             LIMIT greatest(least(v_most - cardinality(v_ids), v_scheduled), 0)
             FOR UPDATE SKIP LOCKED);

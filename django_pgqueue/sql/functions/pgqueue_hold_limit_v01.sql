@@ -2,8 +2,9 @@
 -- Caller: pgqueue_lease_within, pgqueue_promote_within.
 -- p_now: the caller's reading of the clock. p_patient: ask for a locked limit 10 times, with a millisecond between:
 -- other dequeues hold it until they commit, and a message whose limit cannot be read has to be set aside.
--- Returns held: false when another transaction holds the limit, or this one was stopped since it read the clock; then
---   the rest does not matter. A limit that was deleted limits nothing. The rest is that of pgqueue_limit_room.
+-- Returns held: false when another transaction holds the limit, when an open one may have leased messages without it
+--   (pgqueue_count_older), or when this one was stopped since it read the clock; then the rest does not matter. A limit
+--   that was deleted limits nothing. The rest is that of pgqueue_limit_room.
 -- Locks: the row of pgqueue_limit, SKIP LOCKED. Its holder alone writes the row of pgqueue_meter.
 CREATE FUNCTION pgqueue_hold_limit(p_limit_id bigint, p_now timestamptz, p_patient boolean)
 RETURNS pgqueue_room
@@ -35,6 +36,10 @@ BEGIN
     -- A statement of its own, because its snapshot must be younger than the lock.
     SELECT r.* INTO v_now FROM pgqueue_limit_room(v_limit, p_now) AS r;
     v_room.held := FOUND;
+    IF v_now.awaited IS NOT NULL THEN
+        v_room.held := pgqueue_count_older(p_limit_id, v_now.awaited);
+        SELECT r.* INTO v_now FROM pgqueue_limit_room(v_limit, p_now) AS r;
+    END IF;
     v_room.places := v_now.places;
     v_room.cost := v_now.cost;
     v_room.max_cost := v_limit.max_cost;

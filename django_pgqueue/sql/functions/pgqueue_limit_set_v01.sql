@@ -2,7 +2,8 @@
 -- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
 -- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
--- Messages of new handlers that are leased already count; those of handlers that are left out go on without it.
+-- Messages of new handlers that are leased already count, also those that are being leased at this moment
+-- (pgqueue_count_older); those of handlers that are left out go on without it.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
 -- Locks: the limit's own row; messages that wait for it and have it no more, SKIP LOCKED.
 CREATE FUNCTION pgqueue_limit_set(
@@ -64,8 +65,12 @@ BEGIN
         END IF;
         INSERT INTO pgqueue_limit_handler (handler, limit_id) SELECT DISTINCT h, id FROM unnest(v_handlers) AS h
         ON CONFLICT DO NOTHING;
-        PERFORM pgqueue_place_leases(ARRAY[l.id]) FROM pgqueue_limit AS l
-        WHERE l.id = pgqueue_limit_set.id AND (l.max_concurrency IS NOT NULL OR l.max_cost IS NOT NULL);
+        IF FOUND THEN
+            -- Dequeues that are under way do not know it: the next one that asks the limit looks for them.
+            INSERT INTO pgqueue_meter (limit_id, awaited) VALUES (id, '{}')
+            ON CONFLICT (limit_id) DO UPDATE SET awaited = excluded.awaited;
+        END IF;
+        PERFORM pgqueue_place_leases(ARRAY[id]);
     END IF;
 END;
 $$;

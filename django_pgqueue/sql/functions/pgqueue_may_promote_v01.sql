@@ -1,7 +1,8 @@
 -- Returns whether a message of these queues waits for a shared limit that has room, and its channel is served. After an
 -- empty answer, another transaction holds the limit.
 -- Caller: pgqueue_is_contended.
--- It looks at 16 limits, and at 100 messages of each.
+-- It looks at 100 limits, and at 100 messages of each. When it does not see one beyond these, a worker sleeps until the
+-- next tick makes the message ready, or until it looks again.
 -- Locks: none.
 CREATE FUNCTION pgqueue_may_promote(p_queues text[])
 RETURNS boolean
@@ -14,7 +15,7 @@ DECLARE
 BEGIN
     RETURN EXISTS (
         SELECT
-        FROM pgqueue_waiting_limits(0, 16) AS w (id)
+        FROM pgqueue_waiting_limits(0, 100) AS w (id)
         JOIN pgqueue_limit AS l ON l.id = w.id
         CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
         WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE

@@ -6,7 +6,7 @@
 -- channels: call again while it returns dropping. pgqueue_remove_released removes the rows of the channels.
 -- Returns dropped or dropping, and how much this call has done; or the refusal: PGQ03 there is no such queue, PGQ07
 --   p_limit is less than 1, PGQ10 messages are leased, or they wait and p_purge is false.
--- Locks: the queue's row; messages, channels and schedules, SKIP LOCKED.
+-- Locks: the queue's row; messages, channels, schedules and corrections of costs, SKIP LOCKED.
 CREATE FUNCTION pgqueue_queue_drop(
     p_queue text,
     p_purge boolean DEFAULT false,
@@ -54,7 +54,9 @@ BEGIN
         AND pgqueue_queue_holds(p_queue, false) IS NULL
     THEN
         DELETE FROM pgqueue_queue AS q WHERE q.name = p_queue;
-        DELETE FROM pgqueue_spent AS s WHERE s.queue = p_queue;
+        DELETE FROM pgqueue_spent AS s
+        WHERE s.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM pgqueue_spent AS o WHERE o.queue = p_queue FOR UPDATE SKIP LOCKED));
         outcome := 'dropped';
     END IF;
 END;

@@ -5,7 +5,8 @@
 -- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
 -- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.
 -- p_tokens, p_burst: as in pgqueue_take.
--- Returns as pgqueue_take does.
+-- Returns as pgqueue_take does. While another transaction holds a lane or an arrival, which may be of a channel below
+--   its share, no channel gets more than its share: contended.
 -- Locks: arrivals, lanes and messages, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_take_by_share(
     p_queue text,
@@ -32,6 +33,7 @@ DECLARE
     v_cap integer;
     v_full bigint[];
     v_once bigint[] := '{}';
+    v_seen bigint[] := '{}';
     v_fresh boolean;
     v_from bigint;
 BEGIN
@@ -53,6 +55,10 @@ BEGIN
     END IF;
     v_weights := pgqueue_share_weights(p_queue, p_holders, v_line.lane_seq, v_line.fresh_seq);
     FOR v_pass IN CASE WHEN p_fair THEN 1 ELSE 2 END..2 LOOP
+        -- A lane that another transaction holds may be of a channel below its share: no other one gets more now.
+        contended := contended OR v_pass = 2 AND p_fair AND cardinality(ids) < p_limit AND cardinality(v_seen) < 900
+            AND pgqueue_line_is_held(p_queue, v_line.lane_seq, v_line.fresh_seq, v_seen);
+        EXIT WHEN contended AND p_fair AND v_pass = 2;
         v_full := v_once;
         v_fresh := true;
         v_from := v_line.fresh_seq;
@@ -71,6 +77,7 @@ BEGIN
                 v_from := v_line.lane_seq;
                 CONTINUE;
             END IF;
+            v_seen := v_seen || v_lane.channel_id;
             v_cap := least(p_most, CASE WHEN v_pass = 1 THEN
                 ceil((cardinality(p_holders) + p_limit) * v_lane.weight / v_weights.total::double precision) END)
                 - cardinality(array_positions(v_holders, v_lane.channel_id));
@@ -89,16 +96,12 @@ BEGIN
             v_holders := v_holders || array_fill(v_lane.channel_id, ARRAY[cardinality(v_turn.ids)]);
             v_from := v_lane.seq + 1;
             -- The leases of this call are not counted yet: a channel with a limit has one turn.
-            IF v_lane.limited THEN
-                v_once := v_once || v_lane.channel_id;
-                v_full := v_full || v_lane.channel_id;
-            ELSIF v_turn.ids = '{}' THEN
+            v_once := CASE WHEN v_lane.limited THEN v_once || v_lane.channel_id ELSE v_once END;
+            IF v_lane.limited OR v_turn.ids = '{}' THEN
                 v_full := v_full || v_lane.channel_id;
             END IF;
         END LOOP;
     END LOOP;
-    IF ids = '{}' AND wanted IS NULL THEN
-        contended := contended OR pgqueue_is_contended(ARRAY[p_queue]);
-    END IF;
+    contended := contended OR ids = '{}' AND wanted IS NULL AND pgqueue_is_contended(ARRAY[p_queue]);
 END;
 $$;

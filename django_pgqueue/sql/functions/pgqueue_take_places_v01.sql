@@ -71,7 +71,7 @@ BEGIN
             PERFORM pgqueue_announce(v_ready);
         END IF;
         -- The rates of channels and queues were charged when the messages were taken.
-        PERFORM pgqueue_adjust_rates(v_channels, v_costs);
+        PERFORM pgqueue_adjust_rates(v_channels, v_costs, p_held => true);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_channels, false);
         PERFORM pgqueue_set_aside_behind(p_aside, ARRAY(

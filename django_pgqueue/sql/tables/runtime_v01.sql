@@ -221,13 +221,16 @@ CREATE INDEX pgqueue_spent_queue ON pgqueue_spent (queue) WHERE queue IS NOT NUL
 -- place_floor  no live place of the limit is older than this
 -- turn         the channel whose waiting messages were promoted last
 -- turn_left    how many more of them its turn has
+-- awaited      the limit has got a handler, and these transactions may lease its messages without the limit, because
+--              they began before; '{}': they are not looked up yet; NULL: all leases have their places
 CREATE TABLE pgqueue_meter (
     limit_id bigint PRIMARY KEY,
     tokens double precision,
     filled_at timestamptz,
     place_floor timestamptz,
     turn bigint NOT NULL DEFAULT 0,
-    turn_left integer NOT NULL DEFAULT 0
+    turn_left integer NOT NULL DEFAULT 0,
+    awaited text[]
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 -- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
 -- before it.

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from verification.chaos.crowd import CROWD, EDITS
 from verification.chaos.history import Call
 
 from .actor import Actor, Stage
@@ -64,6 +65,10 @@ class Operator(Actor):
 
     pause = 0.08
 
+    def __init__(self, stage: Stage, name: str) -> None:
+        super().__init__(stage, name)
+        self.pause = stage.options.get("operator_pause", self.pause)
+
     def step(self) -> None:
         if self.chance(0.5) or self.stage.calm.is_set():
             self.redrive()
@@ -87,6 +92,10 @@ class Operator(Actor):
         self.session.call(call, work)
 
     def edit(self) -> None:
+        if self.stage.queue == CROWD:
+            if "crowd" not in self.stage.options:
+                self.set_queue(self.random.choice(EDITS))
+            return
         edits: list[tuple[str, dict[str, Any]]] = [
             ("edited", {"max_concurrency": self.random.choice([1, 2, 4])}),
             ("pausing", {"paused_at": self.random.choice([None, "now"])}),
@@ -119,7 +128,7 @@ class Operator(Actor):
         call = self.recorder.invoke("queue_set", **value)
 
         def change(session: psycopg.Connection[Any]) -> None:
-            session.execute("SELECT pgqueue_queue_set('default', %s)", (json.dumps(value),))
+            session.execute("SELECT pgqueue_queue_set(%s, %s)", (self.stage.queue, json.dumps(value)))
             call.ok()
 
         self.session.call(call, change)

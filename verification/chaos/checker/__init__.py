@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verification.chaos.history import History
 
-from . import breakers, fairness, keys, leases, limits, liveness, order, readers, settling, storage
+from . import breakers, fairness, keys, leases, limits, liveness, order, readers, settling, shares, storage
 from .lives import Lives
 from .verdict import Check, Verdict
 
@@ -32,6 +32,8 @@ CHECKS: tuple[Check, ...] = (
     keys.i21_order_of_keys,
     breakers.i22_breakers,
     limits.i23_shared_cost,
+    shares.i24_shares,
+    shares.i25_max_share,
 )
 
 

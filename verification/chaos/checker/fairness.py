@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from verification.chaos.history import History
 from verification.chaos.history.events import READY
 
-from .limits import Settings, settings
+from .limits import Settings, queue_settings, settings
 from .lives import Lives, is_grant, transactions
 from .verdict import Findings
 
@@ -19,7 +19,17 @@ LIMITS = ("max_concurrency", "release_interval")
 
 def i10_every_channel_has_its_turn(history: History, lives: Lives) -> Findings:
     """a channel with messages waits for a bounded number of others; equals get equal shares"""
-    channels = settings(history)
+    # In a queue that serves by share a channel at its share loses turns; I24 has its bound.
+    sharing = {
+        name
+        for name, queue in queue_settings(history).items()
+        if any(value.get("fairness") == "share" or value.get("max_share") for value in queue.values)
+    }
+    channels = {
+        number: value
+        for number, value in settings(history).items()
+        if value.values[-1].get("queue", "default") not in sharing
+    }
     free = {channel for channel, value in channels.items() if unlimited(value)}
     turn, calls = history.run.get("batch", 1), history.run.get("concurrent_dequeues", 8)
     bound = (len(channels) - 1 + calls) * turn
@@ -31,6 +41,8 @@ def i10_every_channel_has_its_turn(history: History, lives: Lives) -> Findings:
         served: Counter[int] = Counter()
         for row in transaction:
             if row.channel is None or row.message is None or row.event not in ("created", "changed", "gone"):
+                continue
+            if row.channel not in channels:
                 continue
             if is_grant(row):
                 served[row.channel] += 1

@@ -26,7 +26,7 @@ class Settings:
     times: list[int] = field(default_factory=list)
     values: list[dict[str, Any]] = field(default_factory=list)
 
-    def between(self, name: str, since: int, until: int) -> list[int | None]:
+    def between(self, name: str, since: int, until: int) -> list[Any]:
         """Values in force at some moment of that time. A change is seen by calls that look after its commit."""
         first = max(0, bisect_right(self.times, since - VISIBLE_AFTER) - 1)
         last = bisect_right(self.times, until)
@@ -47,6 +47,17 @@ def settings(history: History) -> dict[int, Settings]:
             channel.name = row.key or "?"
             channel.times.append(row.committed)
             channel.values.append(row.detail)
+    return found
+
+
+def queue_settings(history: History) -> dict[str, Settings]:
+    """The settings of queues that have had a row. Before its first row a queue had none."""
+    found: dict[str, Settings] = {}
+    for row in history.rows:
+        if row.event == "queue" and row.key is not None:
+            queue = found.setdefault(row.key, Settings(row.key, [0], [{}]))
+            queue.times.append(row.committed)
+            queue.values.append(row.detail)
     return found
 
 
@@ -79,16 +90,8 @@ def i6_concurrency(history: History, lives: Lives) -> Findings:
 
 def i19_queue_concurrency(history: History, lives: Lives) -> Findings:
     """no lease is given above the limit of the whole queue, nor in a paused queue"""
-    queues: dict[str, Settings] = {}
-    queue_of: dict[int, str] = {}
-    for row in history.rows:
-        if row.event == "queue" and row.key is not None:
-            # Before its first row a queue had no limit.
-            queue = queues.setdefault(row.key, Settings(row.key, [0], [{}]))
-            queue.times.append(row.committed)
-            queue.values.append(row.detail)
-        elif row.event == "channel" and row.channel is not None:
-            queue_of[row.channel] = row.detail.get("queue", "default")
+    queues = queue_settings(history)
+    queue_of = {number: known.values[-1].get("queue", "default") for number, known in settings(history).items()}
     held: dict[str, set[int]] = defaultdict(set)
     for transaction in transactions(history.rows):
         granted: dict[str, Row] = {}

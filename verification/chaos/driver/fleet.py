@@ -18,6 +18,7 @@ from typing import Any
 from tests.support.faketime import libfaketime
 from tests.support.paths import REPOSITORY
 from tests.support.proxy import Proxy
+from verification.chaos.crowd import CROWD
 from verification.chaos.history.recorder import epoch
 from verification.chaos.server import children
 
@@ -80,7 +81,8 @@ class Fleet:
         """``clock``: one that can be set."""
         options = ["--processes", str(processes), "--concurrency", "4", "--batch", "8", "--shutdown-timeout", "5"]
         options += ["--no-reload"] if processes else []
-        command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *options]
+        queues = ["--queue", "default", "--queue", CROWD]
+        command = [sys.executable, "-m", "django", "runqueueworker", "--skip-checks", *queues, *options]
         supervised = {"CHAOS_SUPERVISED": "1" if processes else "0"}
         library = libfaketime() if clock else None
         if library is None:

@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import django_pgqueue
 from verification.chaos.actors.actor import Stage
 from verification.chaos.actors.others import Reader, Registrar
 from verification.chaos.actors.producer import Producer
+from verification.chaos.crowd import CROWD, CROWDED, OPTIONS, crowd_stage, prepare_crowd, share_crowd
 from verification.chaos.history import Recorder, audit
 from verification.chaos.server import Server
 from verification.chaos.storm import drained, prepare, resume_all, watch
@@ -53,6 +54,7 @@ class Run:
         recorder = Recorder(self.folder, "driver")
         with self.server.connect(DATABASE) as session:
             prepare(session, CHANNELS)
+            prepare_crowd(session, {})
             self.describe(session)
         fleet = Fleet(url, self.folder)
         try:
@@ -94,6 +96,8 @@ class Run:
         common = {"seed": self.seed, "lease": LEASE, "channels": CHANNELS}
         # Two producers, three messages a step on average.
         fleet.client("producers", ["producer"] * 2, pause=2 * 3 / rate, options={"kinds": KINDS}, **common)
+        crowd = {**common, "channels": CROWDED, "queue": CROWD, "options": OPTIONS}
+        fleet.client("producers-crowd", ["producer", "operator"], pause=6 * 3 / rate, **crowd)
         fleet.client("consumers", ["consumer", "consumer", "operator"], pause=0.1, **common)
         for place in range(self.tier.groups):
             fleet.worker(f"supervisor-{place}", self.tier.processes, clock="clock" in self.tier.faults and place == 0)
@@ -101,7 +105,8 @@ class Run:
 
     def phases(self, fleet: Fleet, recorder: Recorder, url: str) -> None:
         stage = Stage(url, self.folder, self.seed, LEASE, CHANNELS, options={"kinds": KINDS})
-        backlog(stage, self.tier.backlog)
+        backlog(stage, EQUAL, self.tier.backlog)
+        backlog(crowd_stage(stage), CROWDED, self.tier.backlog // 3)
         over = threading.Event()
         watchers = [Reader(stage, "reader"), Registrar(stage, "registrar")]
         watching = threading.Thread(target=watch, args=(watchers, over), daemon=True)
@@ -147,13 +152,13 @@ class Run:
             time.sleep(0.2)
 
     def calm(self, fleet: Fleet, stage: Stage, recorder: Recorder) -> None:
-        [producers] = [post for post in fleet.clients if post.name == "producers"]
         fleet.tend()
-        wrong = fleet.retire([producers])
+        wrong = fleet.retire([post for post in fleet.clients if post.name.startswith("producers")])
         for post in fleet.clients:
             post.signal(signal.SIGUSR1)
         with self.server.connect(DATABASE) as session:
             resume_all(session)
+            share_crowd(session, {})
             enqueue_one(stage, "slow", "calm")
             [backlog] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
             # A lease that runs out, the sweep that finds it, the longest back-off, the slow handler, and the work.
@@ -200,11 +205,11 @@ class Special:
             return (session.execute(query).fetchone() or (0,))[0]
 
 
-def backlog(stage: Stage, count: int) -> None:
-    """The same for each of the equal channels, so that their shares can be compared."""
-    first = Producer(stage, "backlog")
+def backlog(stage: Stage, channels: Iterable[str], count: int) -> None:
+    """The same for each of the channels, so that their shares can be compared."""
+    first = Producer(stage, f"backlog-{stage.queue}")
     first.kinds = {"plain": 1}
-    for channel in EQUAL:
+    for channel in channels:
         messages = [{**first.message(channel), "priority": 0, "delay": "0"} for _ in range(count)]
         send(first, "enqueue_many", messages)
     first.end()

@@ -95,10 +95,21 @@ CREATE FUNCTION chaos_queue() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO chaos_audit (event, key, detail)
     VALUES ('queue', NEW.name, jsonb_build_object(
-        'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END));
+        'max_concurrency', CASE WHEN NEW.paused_at IS NOT NULL THEN 0 ELSE NEW.max_concurrency END,
+        'fairness', NEW.fairness, 'max_share', NEW.max_share));
     RETURN NULL;
 END $$;
 CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_queue FOR EACH ROW EXECUTE FUNCTION chaos_queue();
+
+-- What a dequeue has counted of a queue with limits, and has taken: the list at its gate.
+CREATE FUNCTION chaos_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_audit (event, key, detail)
+    VALUES ('gate', NEW.queue, jsonb_build_object('held', to_jsonb(NEW.held)));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER zz_chaos AFTER UPDATE ON pgqueue_gate FOR EACH ROW
+    WHEN (OLD.held IS DISTINCT FROM NEW.held) EXECUTE FUNCTION chaos_gate();
 
 CREATE FUNCTION chaos_limit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

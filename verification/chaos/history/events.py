@@ -42,7 +42,8 @@ class Row(NamedTuple):
     """A write of a committed transaction: one row for each message that it touched.
 
     event      created | changed | gone (live messages), archived | dead | redriven, channel,
-               queue or limit (what each allows; until when a breaker is open), and what
+               queue or limit (what each allows; until when a breaker is open), gate (the
+               leases that a dequeue has counted, with those that it takes), and what
                handlers and producers write in their own transactions: effect, business
     committed  when the transaction committed; at: when it did this; leased_at: the clock that the lease goes by
     was_*      before a change; settled_token: the lease whose holder gave the message back
