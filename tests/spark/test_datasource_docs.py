@@ -47,7 +47,15 @@ def test_every_option_and_column_is_there() -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_the_examples_run(spark: SparkSession, dsn: str, database: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_the_examples_run(
+    spark: SparkSession,
+    dsn: str,
+    database: psycopg.Connection[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The functions that ask the database from this process read it; the processes of the session do not have it.
+    monkeypatch.setenv("PGQUEUE_SOURCE", dsn)
     names = {"spark": spark, "folder": str(tmp_path)}
     for block in blocks(DOCS / "reference" / "spark-datasource.md"):
         if "spark" in block.words:
