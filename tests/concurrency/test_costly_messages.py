@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.sessions import Session
-from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, tick
 from tests.support.verbs import settle as complete
 from verification.chaos.sabotage.defects import Defect
 from verification.chaos.sabotage.turns import COSTLY
@@ -54,6 +54,33 @@ def overtakers(session: Session, kind: str, by: str) -> int:
 @pytest.mark.parametrize("kind", ["max_cost", "rate"])
 def test_cheaper_messages_do_not_overtake_it_for_ever(session: Session, kind: str, by: str) -> None:
     assert overtakers(session, kind, by) <= 2
+
+
+@pytest.mark.parametrize("settings", [{"max_cost": 10}, {"release_interval": "1 hour", "release_burst": 10}])
+def test_cheaper_messages_of_another_queue_do_not_overtake_it_for_ever(
+    session: Session, settings: dict[str, Any]
+) -> None:
+    """Their dequeues come after each settlement, and the costly message is met by a tick now and then."""
+    make_channel(session, "cheap", queue="others")
+    limit_set(session, "gpt", **settings)
+    for _ in range(80):
+        enqueue(session, "cheap", "others", cost=2, limits=["gpt"])
+    held = [lease for _ in range(5) for lease in dequeue(session, queue="others")]
+    assert len(held) == 5
+    costly = enqueue(session, "costly", cost=10, limits=["gpt"])
+    passed = 0
+    for place in range(40):
+        complete(session, held[:1])
+        session.execute("UPDATE pgqueue_meter SET filled_at = filled_at - interval '2 hours'")
+        if place % 2:
+            tick(session)
+        taken = dequeue(session, 10, queue="others")
+        held = held[1:] + taken
+        if [lease.id for lease in dequeue(session, 10)] == [costly]:
+            break
+        passed += len(taken)
+
+    assert passed <= 8
 
 
 @pytest.mark.parametrize("defect", COSTLY, ids=lambda defect: defect.name)

@@ -50,6 +50,7 @@ BEGIN
     v_room.spent := v_now.spent;
     v_room.turn := v_now.turn;
     v_room.turn_left := v_now.turn_left;
+    v_room.saved_at := v_now.saved_at;
     -- As much waits as there is room for. More than a hundred messages are not counted.
     v_most := greatest(least(v_room.places, v_room.cost, floor(v_room.tokens), 100), 1);
     v_room.waited := coalesce((

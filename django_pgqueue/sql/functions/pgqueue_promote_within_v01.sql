@@ -27,7 +27,9 @@ DECLARE
     v_ids bigint[] := '{}';
     v_idle integer := 0;
 BEGIN
-    IF NOT pgqueue_has_room(v_room, 1) THEN
+    -- A message of another queue may save up: a look of its queue, or a tick, has met it in the last second.
+    IF NOT pgqueue_has_room(v_room, 1) OR v_room.saved_at > p_now - interval '1 second' AND EXISTS (
+        SELECT FROM pgqueue_channel AS c WHERE c.id = v_room.turn AND c.queue <> p_queue) THEN
         RETURN v_ids;
     END IF;
     v_before := pgqueue_promised(p_limit_id, p_now);
@@ -83,9 +85,10 @@ BEGIN
         UPDATE pgqueue_message AS m SET status = 1, waits_for = NULL, promoted_for = p_limit_id, promoted_at = p_now
         WHERE m.id = ANY (v_new);
     END LOOP;
-    INSERT INTO pgqueue_meter AS r (limit_id, turn, turn_left)
-    SELECT p_limit_id, v_channel_id, v_left WHERE v_room.turn IS NOT NULL
-    ON CONFLICT (limit_id) DO UPDATE SET turn = excluded.turn, turn_left = excluded.turn_left;
+    INSERT INTO pgqueue_meter AS r (limit_id, turn, turn_left, saved_at)
+    SELECT p_limit_id, v_channel_id, v_left, CASE WHEN v_short THEN p_now END WHERE v_room.turn IS NOT NULL
+    ON CONFLICT (limit_id) DO UPDATE SET turn = excluded.turn, turn_left = excluded.turn_left,
+        saved_at = excluded.saved_at;
     RETURN v_ids;
 END;
 $$;

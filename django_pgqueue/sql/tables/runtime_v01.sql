@@ -20,7 +20,7 @@
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places,
---                explain_order
+--                explain_order; a costly message keeps other queues from the room of its limit: promote_within
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
@@ -223,6 +223,7 @@ CREATE INDEX pgqueue_spent_queue ON pgqueue_spent (queue) WHERE queue IS NOT NUL
 -- turn_left    how many more of them its turn has
 -- awaited      the limit has got a handler, and these transactions may lease its messages without the limit, because
 --              they began before; '{}': they are not looked up yet; NULL: all leases have their places
+-- saved_at     a promotion saw that the message whose turn it is costs more than is free: it saves up
 CREATE TABLE pgqueue_meter (
     limit_id bigint PRIMARY KEY,
     tokens double precision,
@@ -230,7 +231,8 @@ CREATE TABLE pgqueue_meter (
     place_floor timestamptz,
     turn bigint NOT NULL DEFAULT 0,
     turn_left integer NOT NULL DEFAULT 0,
-    awaited text[]
+    awaited text[],
+    saved_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 -- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
 -- before it.
@@ -284,7 +286,8 @@ CREATE TYPE pgqueue_room AS (
     turn bigint,
     turn_left integer,
     waited boolean,
-    tries boolean
+    tries boolean,
+    saved_at timestamptz
 );
 
 -- A use is what a limit has given out, and what waits for it.
