@@ -26,6 +26,7 @@ HUNT = settings(
 )  # fmt: skip
 WAITING = "m.status IN (1, 3)"
 ANY = "m.status IN (1, 2, 3)"
+LOCK_OF_KEY = "pg_try_advisory_xact_lock(hashtextextended(p_key, p_channel_id))"
 OPERATORS = (
     Defect("a rescheduled message is not announced", "reschedule", "PERFORM pgqueue_announce(v_moved)", "PERFORM 1"),
     Defect("a reschedule moves leased messages", "reschedule", WAITING, ANY),
@@ -132,10 +133,12 @@ KEYS = (
     Defect(
         "two dequeues look at an order key", "take_keyed",
         "pg_try_advisory_xact_lock(hashtextextended(m.order_key, m.channel_id))", "true",
+        also=(("take_key", f"NOT {LOCK_OF_KEY}", "false"),),
     ),
     Defect(
         "a settlement does not hold its order keys", "release_keys",
         "NOT pg_try_advisory_xact_lock(hashtextextended(k.order_key, k.channel_id))", "false",
+        also=(("release_key", LOCK_OF_KEY, "true"),),
     ),
     Defect(
         "an order key whose next message is held is not noted", "release_keys", "WHERE u.id <> ALL (v_held)",

@@ -34,6 +34,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_one pgqueue_message;
     v_channel record;
+    v_released integer;
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids)
         OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
@@ -81,8 +82,7 @@ BEGIN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
             END IF;
             IF v_one.order_key IS NOT NULL THEN
-                PERFORM pgqueue_release_keys(
-                    ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note], true);
+                v_released := pgqueue_release_key(v_one.channel_id, v_one.order_key);
             END IF;
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.
             IF v_channel.metered & 2 = 2 THEN

@@ -84,7 +84,7 @@ BEGIN
             AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
         ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
         FOR UPDATE SKIP LOCKED;
-        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE (pgqueue_take_keyed(ARRAY[v_id]))[1] END;
+        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
         UPDATE pgqueue_lane AS l
         SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
             fresh = v_fresh AND NOT v_lane.done,

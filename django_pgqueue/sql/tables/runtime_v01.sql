@@ -10,7 +10,8 @@
 --   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
 --   hash, 7205   one transaction at a time makes the lane of a channel, or the gate of a queue: lock_lane,
---                lock_gate; takes messages of an order key, with the channel in place of 7205: take_keyed
+--                lock_gate; takes messages of an order key, with the channel in place of 7205: take_key, take_keyed,
+--                release_key, release_keys
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
