@@ -240,6 +240,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_waiting_limits", 1),
         InstallFunction("pgqueue_waits_for", 1),
         InstallFunction("pgqueue_wake", 1),
+        InstallFunction("pgqueue_wake_freed", 1),
         InstallFunction("pgqueue_wake_waiting", 1),
         InstallFunction("pgqueue_watch_breaker", 1),
         InstallFunction("pgqueue_withhold", 1),

@@ -78,8 +78,10 @@ BEGIN
                 v_one.worker, v_one.redriven_from,
                 pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key, v_one.limits,
                 v_one.cost);
-            IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
+            IF v_channel.limited THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
+            ELSIF v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
+                PERFORM pgqueue_wake_freed(ARRAY[v_one.channel_id]);
             END IF;
             IF v_one.order_key IS NOT NULL THEN
                 v_released := pgqueue_release_key(v_one.channel_id, v_one.order_key);
