@@ -109,13 +109,13 @@ LIMITS = (
     ),
     Defect(
         "leases of a queue do not count", "queue_allowance",
-        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency",
+        "v_queue.max_concurrency - cardinality(v_room.ids)", "v_queue.max_concurrency",
     ),
-    Defect("the rate of a queue is not charged", "take_guarded", " + pgqueue_token_time(v_may.step, v_taken.cost)", ""),
+    Defect("the rate of a queue is not charged", "list_leases", " + pgqueue_token_time(p_room.step, p_cost)", ""),
     Defect("the rates of queues do not count cost", "pay", "cost := cost + v_message.cost", "cost := cost + 1"),
     Defect(
         "a correction of a cost does not reach the rate of the queue", "queue_allowance",
-        "coalesce(pgqueue_token_time(step, v_spent), '0')", "interval '0'",
+        "coalesce(pgqueue_token_time(v_room.step, v_spent), '0')", "interval '0'",
     ),
     Defect("max_share is not looked at", "take_by_share", "least(p_most, CASE", "least(NULL::integer, CASE"),
     Defect("shares are not looked at", "take_by_share", "CASE WHEN p_fair THEN 1 ELSE 2 END..2", "2..2"),

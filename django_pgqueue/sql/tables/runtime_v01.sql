@@ -178,6 +178,31 @@ CREATE TABLE pgqueue_gate (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_gate_queue ON pgqueue_gate (queue, seq);
+-- What a dequeue that holds the gate may take of the queue (pgqueue_queue_allowance).
+-- messages     how many; 0 when the queue is paused or at a limit
+-- contended    another dequeue holds the gate
+-- place        where the gate is stored
+-- ids, channel_ids  the live leases, which the list must hold; without shares no channels
+-- seen_at      the change of the limits that the list goes by
+-- next_at, step  the time of the bucket, and how far a message of cost 1 moves it
+-- tokens, burst  in the bucket, and the most it has, NULL without a rate
+-- wanted       as in the gate
+-- by_share     fairness is share; most: what one channel may have leased, NULL without max_share
+CREATE TYPE pgqueue_queue_room AS (
+    messages integer,
+    contended boolean,
+    place tid,
+    ids bigint[],
+    channel_ids bigint[],
+    seen_at timestamptz,
+    next_at timestamptz,
+    step interval,
+    tokens numeric,
+    burst integer,
+    wanted integer,
+    by_share boolean,
+    most integer
+);
 
 -- The tables count the live messages of channels that have a max_size, and those that left since (the next enqueue
 -- subtracts them).

@@ -188,21 +188,21 @@ DEFECTS = (
     ),
     defect(
         "leases of the queue are not counted", "queue_allowance",
-        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency", "I19", queue_limit=4,
+        "v_queue.max_concurrency - cardinality(v_room.ids)", "v_queue.max_concurrency", "I19", queue_limit=4,
     ),
     defect(
-        "an expired lease frees its place of the queue", "queue_leases",
+        "an expired lease frees its place of the queue", "live_leases",
         "WHERE m.id = ANY (p_held) AND",
         "WHERE m.id = ANY (p_held) AND m.lease_expires_at > clock_timestamp() AND", "I19",
         queue_limit=4, keeper_pause=0.5,
     ),
     defect(
         "the gate is not locked", "lock_gate",
-        "\n            FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+        "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
     ),
     defect(
-        "the gate lists the newest leases only", "take_guarded",
-        "held = v_may.ids || v_taken.ids", "held = v_taken.ids", "I19", queue_limit=4,
+        "the gate lists the newest leases only", "list_leases",
+        "held = p_room.ids || p_ids", "held = p_ids", "I19", queue_limit=4,
     ),
     # Shared limits.
     defect(
