@@ -230,6 +230,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_take_key", 1),
         InstallFunction("pgqueue_take_keyed", 1),
         InstallFunction("pgqueue_take_ordered", 1),
+        InstallFunction("pgqueue_take_place", 1),
         InstallFunction("pgqueue_take_places", 1),
         InstallFunction("pgqueue_take_shared", 1),
         InstallFunction("pgqueue_take_turn", 1),

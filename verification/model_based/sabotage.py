@@ -99,7 +99,10 @@ LIMITS = (
     Defect(
         "a correction of a cost is taken twice", "take_places", "WHERE s.ctid = ANY", "WHERE false AND s.ctid = ANY"
     ),
-    Defect("the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false"),
+    Defect(
+        "the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false",
+        also=(("take_place", "WHERE h.handler = v_message.handler", "WHERE false"),),
+    ),
     Defect(
         "a message that waits for a shared limit is not promoted", "promote_waiting",
         "cardinality(v_ids) >= p_most", "true",

@@ -212,7 +212,7 @@ DEFECTS = (
     defect(
         "a place is not written down", "take_places",
         "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20",
-        shared_limit={"max_concurrency": 3},
+        also=(("take_place", "IF v_room.counted THEN", "IF false THEN"),), shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a shared limit is not locked", "hold_limit",
