@@ -1,8 +1,9 @@
 -- Takes one message of a queue with limits and leases it: the short way of pgqueue_dequeue, which documents the
 -- parameters.
 -- Caller: pgqueue_dequeue.
--- It holds the gate of the queue, and takes the turn of the first lane. What it does not find there, the long way
--- (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that holds leases. p_looked: the caller has
+-- It passes beside the gate of the queue if it can, else it holds the gate, and takes the turn of the first lane. What
+-- it does not find there, the long way (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that
+-- holds leases. Beside the gate it looks by itself, because the long way needs the gate. p_looked: the caller has
 -- brought messages back; the others are those of pgqueue_line. The settings of the caller pin the plans.
 -- Locks: as pgqueue_dequeue.
 CREATE FUNCTION pgqueue_dequeue_guarded(
@@ -21,14 +22,18 @@ RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_room pgqueue_queue_room := pgqueue_queue_allowance(p_queue, 1);
-    v_now timestamptz := clock_timestamp();
+    v_room pgqueue_queue_room := pgqueue_enter_beside(p_queue);
+    v_now timestamptz;
     v_fresh boolean := p_fresh_head IS NOT NULL OR p_urgent;
     v_lane record;
     v_turn record;
     v_id bigint;
     v_delivery pgqueue_delivery;
 BEGIN
+    IF v_room.messages < 1 THEN
+        v_room := pgqueue_queue_allowance(p_queue, 1);
+    END IF;
+    v_now := clock_timestamp();
     IF v_room.contended THEN
         RETURN;
     ELSIF v_room.messages < 1 THEN
@@ -57,7 +62,7 @@ BEGIN
         v_id := v_turn.ids[1];
     END IF;
     IF v_id IS NOT NULL THEN
-        PERFORM pgqueue_list_leases(v_room, v_turn.ids, v_now, v_turn.cost, v_turn.wanted);
+        v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_now, v_turn.cost, v_turn.wanted);
         v_id := CASE WHEN p_limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
     END IF;
     UPDATE pgqueue_message AS m
@@ -69,6 +74,16 @@ BEGIN
         m.last_leased_at INTO v_delivery;
     IF FOUND THEN
         RETURN NEXT v_delivery;
+    ELSIF v_room.side IS NOT NULL AND v_id IS DISTINCT FROM 0 THEN
+        v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+        IF v_turn.ids = '{}' AND NOT p_looked AND pgqueue_bring_back(p_queue, 1, v_now, p_worker) > 0 THEN
+            v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+        END IF;
+        IF v_turn.ids <> '{}' THEN
+            v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_turn.taken_at, 1, NULL);
+            RETURN QUERY SELECT d.* FROM pgqueue_lease(
+                v_turn.ids, v_turn.taken_at, p_lease, p_worker, gen_random_uuid()) AS d;
+        END IF;
     ELSIF v_id IS DISTINCT FROM 0 THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, true, p_looked) AS d;
     END IF;

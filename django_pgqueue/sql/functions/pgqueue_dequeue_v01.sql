@@ -2,11 +2,11 @@
 -- worker counts.
 -- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
--- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call, and one message
--- that the short way does not find, takes the long way (pgqueue_dequeue_many). Before a look at an empty line, it brings
--- back what can be served again; the many dequeues of idle consumers end there. A short line waits for nothing: arrivals
--- that could wait may be of the same channels, and come first. Other arrivals that can wait are folded about once in
--- eight messages, so that they need no ticker.
+-- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call, and one
+-- message that the short way does not find, takes the long way (pgqueue_dequeue_many). Before a look at an empty line,
+-- it brings back what can be served again; the many dequeues of idle consumers end there. A short line waits for
+-- nothing: arrivals that could wait may be of the same channels, and come first. Other arrivals that can wait are
+-- folded about once in eight messages, so that they need no ticker.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.

@@ -2,7 +2,7 @@
 -- only one that leases from the queue.
 -- Caller: pgqueue_queue_allowance.
 -- Returns the gate, and where it is stored; place is NULL when another transaction holds or makes the gate.
--- Locks: the gate, SKIP LOCKED; pg_try_advisory_xact_lock. It never waits.
+-- Locks: the gate, SKIP LOCKED; its eight sides (pgqueue_enter_beside), pg_try_advisory_xact_lock. It never waits.
 CREATE FUNCTION pgqueue_lock_gate(
     p_queue text,
     OUT place tid,
@@ -14,6 +14,8 @@ CREATE FUNCTION pgqueue_lock_gate(
 )
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_alone boolean;
 BEGIN
     -- Its holder commits within a millisecond, as a rule: asking again here costs less than an empty answer.
     FOR v_try IN 1..10 LOOP
@@ -24,10 +26,16 @@ BEGIN
         WHERE g.queue = p_queue
             AND g.seq = (SELECT o.seq FROM pgqueue_gate AS o WHERE o.queue = p_queue ORDER BY o.seq DESC LIMIT 1)
         FOR UPDATE SKIP LOCKED;
-        EXIT WHEN FOUND OR v_try = 1 AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue);
+        -- While it has the sides as well, no other dequeue passes beside the gate.
+        v_alone := FOUND AND (
+            SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(p_queue, 7210 + n)))
+            FROM generate_series(0, 7) AS n);
+        EXIT WHEN v_alone OR v_try = 1 AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue);
         PERFORM pg_sleep(0.001);
     END LOOP;
-    IF place IS NULL AND pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205)) THEN
+    IF place IS NOT NULL AND NOT v_alone THEN
+        place := NULL;
+    ELSIF place IS NULL AND pg_try_advisory_xact_lock(hashtextextended(p_queue, 7205)) THEN
         -- Another transaction may have made the gate before this one had the lock.
         INSERT INTO pgqueue_gate AS g (queue)
         SELECT p_queue WHERE NOT EXISTS (SELECT FROM pgqueue_gate AS o WHERE o.queue = p_queue)

@@ -6,8 +6,8 @@
 -- messages cost (pgqueue_adjust_rates) are charged here.
 -- A list of leases that was begun before the present limits, or less than 10 minutes after, may miss a lease that was
 -- taken without them: then all leases are read.
--- Returns the room of the queue, see pgqueue_queue_room. The channels of the leases are left out where no share is looked
---   at.
+-- Returns the room of the queue, see pgqueue_queue_room. The channels of the leases are left out where no share is
+--   looked at.
 -- Locks: the queue's gate, SKIP LOCKED; pg_try_advisory_xact_lock, while the gate is made. It never waits.
 CREATE FUNCTION pgqueue_queue_allowance(p_queue text, p_limit integer)
 RETURNS pgqueue_queue_room
@@ -40,7 +40,7 @@ BEGIN
     v_room.most := CASE WHEN v_queue.max_share IS NOT NULL THEN pgqueue_share_limit(v_queue) END;
     IF v_gate.seen_at IS NOT DISTINCT FROM v_queue.changed_at THEN
         SELECT coalesce(array_agg(l.id), '{}'), array_agg(l.channel_id) INTO v_room.ids, v_room.channel_ids
-        FROM pgqueue_live_leases(v_gate.held) AS l;
+        FROM pgqueue_live_leases(v_gate.held || pgqueue_beside_gate(p_queue)) AS l;
     ELSE
         SELECT coalesce(array_agg(l.id), '{}'), array_agg(l.channel_id) INTO v_room.ids, v_room.channel_ids
         FROM pgqueue_queue_leases(p_queue, NULL) AS l;

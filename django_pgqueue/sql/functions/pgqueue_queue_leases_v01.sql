@@ -13,7 +13,8 @@ STABLE
 AS $$
 BEGIN
     IF p_held IS NOT NULL THEN
-        RETURN QUERY SELECT l.id, l.channel_id, l.lease_expires_at FROM pgqueue_live_leases(p_held) AS l;
+        RETURN QUERY SELECT l.id, l.channel_id, l.lease_expires_at FROM pgqueue_live_leases(
+            p_held || pgqueue_beside_gate(p_queue)) AS l;
     ELSE
         RETURN QUERY
         SELECT m.id, m.channel_id, m.lease_expires_at

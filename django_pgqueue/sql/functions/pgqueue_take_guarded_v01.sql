@@ -45,7 +45,7 @@ BEGIN
     taken_at := v_taken.taken_at;
     contended := v_taken.contended;
     IF ids <> '{}' OR v_taken.wanted IS DISTINCT FROM v_may.wanted THEN
-        PERFORM pgqueue_list_leases(v_may, ids, taken_at, v_taken.cost, v_taken.wanted);
+        PERFORM pgqueue_list_leases(p_queue, v_may, ids, taken_at, v_taken.cost, v_taken.wanted);
     END IF;
 END;
 $$;
