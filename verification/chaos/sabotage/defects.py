@@ -15,6 +15,7 @@ FIRST_MESSAGE = FIRST_LANE.replace("l.seq", "l.floor_rank, l.floor_at, l.seq")
 ONE = "pgqueue_message AS m"
 GIVE_BACK = "SET status = 1, lease_token = NULL, lease_expires_at = NULL"
 FORGET = "        IF v_one.id % 50 = 0 THEN\n            RETURN NEXT v_one.id;\n            RETURN;\n        END IF;\n"
+SIDE = "pg_try_advisory_xact_lock(hashtextextended(p_queue, 7210 + n))"
 FENCE_OF_ONE = " AND m.lease_token = p_tokens[1]"
 FENCE = " AND m.lease_token = p_tokens[array_position(p_ids, m.id)]"
 
@@ -199,6 +200,7 @@ DEFECTS = (
     defect(
         "the gate is not locked", "lock_gate",
         "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+        also=(("lock_gate", f"bool_and({SIDE})", "true"),),
     ),
     defect(
         "the gate lists the newest leases only", "list_leases",
