@@ -94,9 +94,7 @@ def test_a_message_that_is_set_aside_leaves_its_place_to_the_next_one(session: S
 
 @pytest.mark.parametrize("most", [9, 11])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_the_limit_is_never_exceeded(
-    session: Session, connect: Callable[..., Session], seed: int, most: int
-) -> None:
+def test_the_limit_is_never_exceeded(session: Session, connect: Callable[..., Session], seed: int, most: int) -> None:
     for name in CHANNELS:
         make_channel(session, name)
     limit(session, most)
