@@ -10,6 +10,9 @@ from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, one
 from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, set_queue, settle
+from verification.chaos.sabotage.beside import DEFECTS
+from verification.chaos.sabotage.defects import Defect
+from verification.model_based.sabotage import installed
 
 
 def limit(session: Session, most: int, **settings: object) -> None:
@@ -90,6 +93,41 @@ def test_a_message_that_is_set_aside_leaves_its_place_to_the_next_one(session: S
     assert len(leases) == 2
     assert first not in leases
     assert set(leases) <= set(column(session, "SELECT unnest(held) FROM pgqueue_gate_side"))
+
+
+def total(session: Session, connect: Callable[..., Session], calls: int) -> int:
+    """Return how many messages are leased at the end under a limit of 12.
+
+    Eight open transactions make so many calls, one after the other; then they make one more. Beside them a session
+    takes many messages.
+    """
+    limit(session, 12)
+    fill(session, "default", 60)
+    others = [connect() for _ in range(8)]
+    for rounds in (calls, 1):
+        for _ in range(rounds):
+            for other in others:
+                dequeue(other)
+        dequeue(session, 20)
+        for other in others:
+            other.commit()
+    for _ in range(15):
+        dequeue(session)
+    dequeue(session, 20)
+    return int(one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 2"))
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_all_places_are_given_and_no_more(session: Session, connect: Callable[..., Session], calls: int) -> None:
+    assert total(session, connect, calls) == 12
+
+
+@pytest.mark.parametrize(("defect", "calls"), [*zip(DEFECTS, [1, 1, 1, 3], strict=True)])
+def test_a_defect_gives_more_places(
+    session: Session, connect: Callable[..., Session], defect: Defect, calls: int
+) -> None:
+    with installed(session, defect):
+        assert total(session, connect, calls) > 12
 
 
 @pytest.mark.parametrize("most", [9, 11])

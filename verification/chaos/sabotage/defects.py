@@ -200,20 +200,11 @@ DEFECTS = (
     defect(
         "the gate is not locked", "lock_gate",
         "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
-        also=(("lock_gate", f"bool_and({SIDE})", "true"),),
+        also=(("lock_gate", SIDE, "true"),),
     ),
     defect(
         "the gate lists the newest leases only", "list_leases",
         "held = p_room.ids || p_ids", "held = p_ids", "I19", queue_limit=4,
-    ),
-    defect(
-        "dequeues pass beside the gate until it is full", "enter_beside",
-        "v_count + 8 <=", "v_count + 1 <=", "I19", queue_limit=9,
-    ),
-    defect(
-        "leases beside the gate are not counted", "enter_beside",
-        "v_gate.held || v_held", "v_gate.held", "I19", queue_limit=9,
-        also=(("queue_allowance", "v_gate.held || pgqueue_beside_gate(p_queue)", "v_gate.held"),),
     ),
     # Shared limits.
     defect(
