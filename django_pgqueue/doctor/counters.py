@@ -60,7 +60,7 @@ WHERE c.max_concurrency < (
 LISTED = """
 SELECT c.queue::text, q.max_concurrency, count(*),
     count(*) FILTER (WHERE l.leased_at > q.changed_at + interval '10 minutes') > q.max_concurrency,
-    count(*) FILTER (WHERE g.seen_at = q.changed_at AND l.id <> ALL (g.held))
+    count(*) FILTER (WHERE g.seen_at = q.changed_at AND l.id <> ALL (g.held || b.held))
 FROM (
     SELECT m.id, m.channel_id, m.leased_at FROM pgqueue_message AS m
     WHERE m.status = 2 ORDER BY m.channel_id, m.leased_at LIMIT %s
@@ -70,6 +70,9 @@ JOIN pgqueue_queue AS q ON q.name = c.queue AND (q.max_concurrency IS NOT NULL O
 LEFT JOIN LATERAL (
     SELECT s.held, s.seen_at FROM pgqueue_gate AS s WHERE s.queue = q.name ORDER BY s.seq DESC LIMIT 1
 ) AS g ON true
+CROSS JOIN LATERAL (
+    SELECT ARRAY(SELECT unnest(o.held) FROM pgqueue_gate_side AS o WHERE o.queue = q.name) AS held
+) AS b
 GROUP BY c.queue, q.max_concurrency
 ORDER BY c.queue
 """

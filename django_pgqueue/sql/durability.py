@@ -17,8 +17,8 @@ IDS = "pgqueue_message_id_seq"
 # arrivals and lanes are lost, because no dequeue would find them: so the messages are the first to be lost.
 # Why these, and no others: docs/explanation/decisions/unlogged-live-tables.md.
 LIVE = (
-    MESSAGE, "pgqueue_arrival", "pgqueue_lane", "pgqueue_gate", "pgqueue_channel_size", "pgqueue_departure",
-    "pgqueue_waiter",
+    MESSAGE, "pgqueue_arrival", "pgqueue_lane", "pgqueue_gate", "pgqueue_gate_side", "pgqueue_channel_size",
+    "pgqueue_departure", "pgqueue_waiter",
 )  # fmt: skip
 
 FOUND = """

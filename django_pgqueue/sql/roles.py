@@ -28,9 +28,9 @@ PLAN = (
 )  # fmt: skip
 TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
-    "arrival", "gate", "departure", "channel_size", "floor", "waiter", "tally", "unarchived", "unarchived_total",
-    "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler", "place",
-    "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
+    "arrival", "gate", "gate_side", "departure", "channel_size", "floor", "waiter", "tally", "unarchived",
+    "unarchived_total", "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler",
+    "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (

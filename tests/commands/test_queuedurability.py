@@ -16,7 +16,10 @@ from tests.support.markdown import page
 from tests.support.sessions import Connect
 from tests.support.sql import sql
 
-LIVE = {f"pgqueue_{name}" for name in ("message", "arrival", "lane", "gate", "channel_size", "departure", "waiter")}
+LIVE = {
+    f"pgqueue_{name}"
+    for name in ("message", "arrival", "lane", "gate", "gate_side", "channel_size", "departure", "waiter")
+}
 
 
 def run(*arguments: object) -> str:

@@ -194,8 +194,9 @@ def test_the_round_robin_goes_on_under_a_limit(session: Session, limit: int) -> 
 
 
 OF_LIMITS = {
-    "pgqueue_lock_gate", "pgqueue_queue_allowance", "pgqueue_queue_leases", "pgqueue_take_guarded",
-    "pgqueue_take_by_share", "pgqueue_share_limit", "pgqueue_record_departures", "pgqueue_queue_is_open",
+    "pgqueue_dequeue_guarded", "pgqueue_lock_gate", "pgqueue_queue_allowance", "pgqueue_list_leases",
+    "pgqueue_queue_leases", "pgqueue_take_guarded", "pgqueue_take_by_share", "pgqueue_share_limit",
+    "pgqueue_record_departures", "pgqueue_wake_freed", "pgqueue_queue_is_open",
 }  # fmt: skip
 
 
@@ -220,10 +221,11 @@ def test_a_queue_without_limits_calls_no_function_of_them(
 
 
 def test_the_functions_of_limits_are_called_for_a_queue_that_has_them(session: Session, business: Session) -> None:
-    set_queue(session, max_concurrency=1, max_share=0.5)
+    set_queue(session, max_concurrency=4, max_share=0.5)
     fill(session, "default", 9)
     business.execute("SET track_functions = 'all'")
     settle(business, dequeue(business))
+    settle(business, dequeue(business, 2))
     business.execute("SELECT pgqueue_is_contended('{default}')")
     called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
 

@@ -25,7 +25,8 @@ FUNCTIONS = sorted(files.latest_functions())
 COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py"))
 TABLES = [
     "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
-    "gate", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake", "queue_metric",
+    "gate", "gate_side", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake",
+    "queue_metric",
     "unarchived", "unarchived_total", "queue_warning", "pruned",
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",

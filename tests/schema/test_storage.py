@@ -14,6 +14,7 @@ OPTIONS = {
     "pgqueue_message": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_lane": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_gate": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
+    "pgqueue_gate_side": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_arrival": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_floor": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
     "pgqueue_channel_size": {"fillfactor"},

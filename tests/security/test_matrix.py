@@ -117,6 +117,7 @@ TABLES = """
     lane                .          .       S         S       S
     arrival             .          .       S         S       S
     gate                .          .       S         S       S
+    gate_side           .          .       S         S       S
     order_note          .          .       S         S       S
     departure           .          .       S         S       S
     channel_size        .          .       S         S       S

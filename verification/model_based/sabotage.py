@@ -26,6 +26,7 @@ HUNT = settings(
 )  # fmt: skip
 WAITING = "m.status IN (1, 3)"
 ANY = "m.status IN (1, 2, 3)"
+LOCK_OF_KEY = "pg_try_advisory_xact_lock(hashtextextended(p_key, p_channel_id))"
 OPERATORS = (
     Defect("a rescheduled message is not announced", "reschedule", "PERFORM pgqueue_announce(v_moved)", "PERFORM 1"),
     Defect("a reschedule moves leased messages", "reschedule", WAITING, ANY),
@@ -98,7 +99,10 @@ LIMITS = (
     Defect(
         "a correction of a cost is taken twice", "take_places", "WHERE s.ctid = ANY", "WHERE false AND s.ctid = ANY"
     ),
-    Defect("the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false"),
+    Defect(
+        "the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false",
+        also=(("take_place", "WHERE h.handler = v_message.handler", "WHERE false"),),
+    ),
     Defect(
         "a message that waits for a shared limit is not promoted", "promote_waiting",
         "cardinality(v_ids) >= p_most", "true",
@@ -108,13 +112,13 @@ LIMITS = (
     ),
     Defect(
         "leases of a queue do not count", "queue_allowance",
-        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency",
+        "v_queue.max_concurrency - cardinality(v_room.ids)", "v_queue.max_concurrency",
     ),
-    Defect("the rate of a queue is not charged", "take_guarded", " + pgqueue_token_time(v_may.step, v_taken.cost)", ""),
+    Defect("the rate of a queue is not charged", "list_leases", " + pgqueue_token_time(p_room.step, p_cost)", ""),
     Defect("the rates of queues do not count cost", "pay", "cost := cost + v_message.cost", "cost := cost + 1"),
     Defect(
         "a correction of a cost does not reach the rate of the queue", "queue_allowance",
-        "coalesce(pgqueue_token_time(step, v_spent), '0')", "interval '0'",
+        "coalesce(pgqueue_token_time(v_room.step, v_spent), '0')", "interval '0'",
     ),
     Defect("max_share is not looked at", "take_by_share", "least(p_most, CASE", "least(NULL::integer, CASE"),
     Defect(
@@ -134,10 +138,12 @@ KEYS = (
     Defect(
         "two dequeues look at an order key", "take_keyed",
         "pg_try_advisory_xact_lock(hashtextextended(m.order_key, m.channel_id))", "true",
+        also=(("take_key", f"NOT {LOCK_OF_KEY}", "false"),),
     ),
     Defect(
         "a settlement does not hold its order keys", "release_keys",
         "NOT pg_try_advisory_xact_lock(hashtextextended(k.order_key, k.channel_id))", "false",
+        also=(("release_key", LOCK_OF_KEY, "true"),),
     ),
     Defect(
         "an order key whose next message is held is not noted", "release_keys", "WHERE u.id <> ALL (v_held)",

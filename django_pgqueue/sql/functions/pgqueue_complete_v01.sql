@@ -34,6 +34,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_one pgqueue_message;
     v_channel record;
+    v_released integer;
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids)
         OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
@@ -77,12 +78,13 @@ BEGIN
                 v_one.worker, v_one.redriven_from,
                 pgqueue_started_at(v_now, v_one.leased_at, p_ran_seconds[1]), v_one.order_key, v_one.limits,
                 v_one.cost);
-            IF v_channel.limited OR v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
+            IF v_channel.limited THEN
                 PERFORM pgqueue_record_departures(ARRAY[v_one.channel_id]);
+            ELSIF v_channel.special = 1 OR v_one.limits IS NOT NULL OR v_channel.metered & 1 = 1 THEN
+                PERFORM pgqueue_wake_freed(ARRAY[v_one.channel_id]);
             END IF;
             IF v_one.order_key IS NOT NULL THEN
-                PERFORM pgqueue_release_keys(
-                    ARRAY[ROW(v_one.channel_id, v_one.order_key)::pgqueue_order_note], true);
+                v_released := pgqueue_release_key(v_one.channel_id, v_one.order_key);
             END IF;
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.
             IF v_channel.metered & 2 = 2 THEN

@@ -2,9 +2,11 @@
 -- worker counts.
 -- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
--- less than one large one. Every other call, and one message that the short way does not find, takes the long way
--- (pgqueue_dequeue_many). Before a look at an empty line, it brings back what can be served again; the many dequeues of
--- idle consumers end there.
+-- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call, and one
+-- message that the short way does not find, takes the long way (pgqueue_dequeue_many). Before a look at an empty line,
+-- it brings back what can be served again; the many dequeues of idle consumers end there. A short line waits for
+-- nothing: arrivals that could wait may be of the same channels, and come first. Other arrivals that can wait are
+-- folded about once in eight messages, so that they need no ticker.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -53,14 +55,17 @@ BEGIN
         IF NOT v_fresh THEN RETURN; END IF;
         v_line.urgent := true;
     END IF;
-    IF p_limit > 1 OR v_line.guarded THEN
+    IF v_line.guarded AND p_limit = 1 THEN
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_guarded(p_queue, p_lease, p_worker, v_back, v_line.lane_seq,
+            v_line.fresh_seq, v_line.head, v_line.fresh_head, v_line.urgent, v_line.limits) AS d;
+        RETURN;
+    ELSIF p_limit > 1 THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(
             p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back) AS d;
         RETURN;
     END IF;
     IF v_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
-        -- A short line waits for nothing: arrivals that could wait may be of the same channels, and come before these.
         IF v_line.head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
     LOOP
@@ -76,7 +81,6 @@ BEGIN
         v_fresh := false;
     END LOOP;
     IF v_lane.limited OR v_lane.ahead < 2 THEN
-        -- Its limits, or what is left behind this message, must be looked at.
         v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
     ELSIF v_lane.place IS NOT NULL THEN
         SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
@@ -84,11 +88,10 @@ BEGIN
             AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
         ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
         FOR UPDATE SKIP LOCKED;
-        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE (pgqueue_take_keyed(ARRAY[v_id]))[1] END;
+        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
         UPDATE pgqueue_lane AS l
-        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
-            fresh = v_fresh AND NOT v_lane.done,
-            served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END, ahead = l.ahead - 1
+        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
+            fresh = v_fresh AND NOT v_lane.done, served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END
         WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
     END IF;
     v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
@@ -104,7 +107,6 @@ BEGIN
     ELSIF v_id IS DISTINCT FROM 0 THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, false, v_back) AS d;
     END IF;
-    -- Folds about once in eight messages, so that no arrival that can wait needs a ticker.
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
     END IF;

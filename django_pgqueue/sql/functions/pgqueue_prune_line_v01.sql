@@ -15,6 +15,10 @@ BEGIN
     WHERE g.ctid = ANY (ARRAY(
         SELECT o.ctid FROM pgqueue_gate AS o
         WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = o.queue) FOR UPDATE SKIP LOCKED));
+    DELETE FROM pgqueue_gate_side AS g
+    WHERE g.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM pgqueue_gate_side AS o
+        WHERE NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = o.queue) FOR UPDATE SKIP LOCKED));
     DELETE FROM pgqueue_queue_warning AS w WHERE w.warned_at < clock_timestamp() - interval '1 day';
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
     DELETE FROM pgqueue_worker AS w

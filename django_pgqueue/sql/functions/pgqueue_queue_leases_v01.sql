@@ -13,11 +13,8 @@ STABLE
 AS $$
 BEGIN
     IF p_held IS NOT NULL THEN
-        -- The cast keeps the index of leases out: while it is small, all of it would look as cheap as their keys.
-        RETURN QUERY
-        SELECT m.id, m.channel_id, m.lease_expires_at
-        FROM pgqueue_message AS m
-        WHERE m.id = ANY (p_held) AND m.status::integer = 2;
+        RETURN QUERY SELECT l.id, l.channel_id, l.lease_expires_at FROM pgqueue_live_leases(
+            p_held || pgqueue_beside_gate(p_queue)) AS l;
     ELSE
         RETURN QUERY
         SELECT m.id, m.channel_id, m.lease_expires_at

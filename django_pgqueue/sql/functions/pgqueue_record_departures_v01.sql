@@ -35,15 +35,6 @@ BEGIN
     CROSS JOIN LATERAL (SELECT FROM pgqueue_channel AS c
         WHERE c.id = d.channel_id AND c.max_size IS NOT NULL OFFSET 0) AS c
     WHERE p_gone;
-    -- Workers do not sleep while there is work: the look comes first, because the rest costs more.
-    IF NOT EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.wait_until > clock_timestamp()) THEN
-        RETURN;
-    END IF;
-    PERFORM pgqueue_wake(q.queue)
-    FROM (SELECT DISTINCT c.queue FROM pgqueue_channel AS c
-        WHERE c.id = ANY (p_channel_ids) AND (c.max_concurrency IS NOT NULL OR EXISTS (
-            SELECT FROM pgqueue_queue AS n
-            WHERE n.name = c.queue AND (n.max_concurrency IS NOT NULL OR n.max_share IS NOT NULL)))) AS q;
-    PERFORM pgqueue_wake_waiting();
+    PERFORM pgqueue_wake_freed(p_channel_ids);
 END;
 $$;

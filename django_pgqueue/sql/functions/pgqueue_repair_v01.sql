@@ -40,7 +40,8 @@ BEGIN
     WHERE g.ctid = ANY (ARRAY(
         SELECT s.ctid FROM pgqueue_gate AS s
         WHERE s.seen_at IS NOT NULL AND EXISTS (
-            SELECT FROM pgqueue_queue_leases(s.queue, NULL) AS l WHERE l.id <> ALL (s.held))
+            SELECT FROM pgqueue_queue_leases(s.queue, NULL) AS l
+            WHERE l.id <> ALL (s.held || pgqueue_beside_gate(s.queue)))
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_gates = ROW_COUNT;
     lease_floors := lease_floors + v_gates;

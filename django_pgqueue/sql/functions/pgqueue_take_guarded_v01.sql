@@ -17,7 +17,7 @@ CREATE FUNCTION pgqueue_take_guarded(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_may record;
+    v_may pgqueue_queue_room;
     v_taken record;
 BEGIN
     ids := '{}';
@@ -45,13 +45,7 @@ BEGIN
     taken_at := v_taken.taken_at;
     contended := v_taken.contended;
     IF ids <> '{}' OR v_taken.wanted IS DISTINCT FROM v_may.wanted THEN
-        UPDATE pgqueue_gate AS g
-        SET seq = nextval('pgqueue_gate_seq'), held = v_may.ids || v_taken.ids, seen_at = v_may.seen_at,
-            -- The rate counts from the moment of the leases, not from the one when the call began.
-            next_at = greatest(v_may.next_at, taken_at) + pgqueue_token_time(v_may.step, v_taken.cost),
-            debt = CASE WHEN v_may.step > '0' THEN nullif(greatest(v_taken.cost - floor(v_may.tokens), 0), 0) END,
-            wanted = v_taken.wanted
-        WHERE g.ctid = v_may.place;
+        PERFORM pgqueue_list_leases(p_queue, v_may, ids, taken_at, v_taken.cost, v_taken.wanted);
     END IF;
 END;
 $$;

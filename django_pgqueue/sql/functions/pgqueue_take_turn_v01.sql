@@ -1,6 +1,6 @@
 -- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
 -- and moves the lane on.
--- Caller: pgqueue_dequeue, pgqueue_take, pgqueue_take_by_share.
+-- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_take, pgqueue_take_by_share.
 -- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
 -- lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this call, and
 -- their messages are not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight of

@@ -1,6 +1,6 @@
 -- Notifies the workers of queues whose messages wait for shared limits, because a limit may have room. It looks at the
 -- first 100 of these messages.
--- Caller: pgqueue_limit_changed, pgqueue_record_departures, pgqueue_record_outcomes, pgqueue_release_keys.
+-- Caller: pgqueue_limit_changed, pgqueue_record_outcomes, pgqueue_release_keys, pgqueue_wake_freed.
 -- Locks: as pgqueue_wake.
 CREATE FUNCTION pgqueue_wake_waiting()
 RETURNS void

@@ -9,8 +9,11 @@
 --                delete_dead, channel_erase
 --   7205, 3      one measurement at a time, and no prune of its totals beside it: measure, prune, channel_erase
 --   7205, 4      one sweep at a time warns of queues that are not picked up: sweep
+--   hash, 7210 to 7217  a dequeue passes beside the gate of a queue, or all of them: it holds the gate: enter_beside,
+--                lock_gate
 --   hash, 7205   one transaction at a time makes the lane of a channel, or the gate of a queue: lock_lane,
---                lock_gate; takes messages of an order key, with the channel in place of 7205: take_keyed
+--                lock_gate; takes messages of an order key, with the channel in place of 7205: take_key, take_keyed,
+--                release_key, release_keys
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
@@ -178,6 +181,43 @@ CREATE TABLE pgqueue_gate (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_gate_queue ON pgqueue_gate (queue, seq);
+-- A row lists leases that were taken beside the gate of a queue, at one of its eight sides (pgqueue_enter_beside). seq
+-- and held are as in the gate.
+CREATE TABLE pgqueue_gate_side (
+    queue varchar(100) COLLATE "C" NOT NULL,
+    side smallint NOT NULL,
+    seq bigint NOT NULL DEFAULT 0,
+    held bigint[] NOT NULL DEFAULT '{}'
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX pgqueue_gate_side_queue ON pgqueue_gate_side (queue, side, seq);
+-- The room of a queue is what a dequeue may take of it; see pgqueue_queue_allowance and pgqueue_enter_beside.
+-- messages     how many; 0 when the queue is paused or at a limit
+-- contended    another dequeue holds the gate
+-- side         the dequeue passes beside the gate (pgqueue_enter_beside); NULL: it holds the gate
+-- place        where the list is stored
+-- ids, channel_ids  the live leases, which the list must hold; without shares no channels
+-- seen_at      the change of the limits that the list goes by
+-- next_at, step  the time of the bucket, and how far a message of cost 1 moves it
+-- tokens, burst  in the bucket, and the most it has, NULL without a rate
+-- wanted       as in the gate
+-- by_share     fairness is share; most: what one channel may have leased, NULL without max_share
+CREATE TYPE pgqueue_queue_room AS (
+    messages integer,
+    contended boolean,
+    side smallint,
+    place tid,
+    ids bigint[],
+    channel_ids bigint[],
+    seen_at timestamptz,
+    next_at timestamptz,
+    step interval,
+    tokens numeric,
+    burst integer,
+    wanted integer,
+    by_share boolean,
+    most integer
+);
 
 -- The tables count the live messages of channels that have a max_size, and those that left since (the next enqueue
 -- subtracts them).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .defect import defect
 
+SIDE = "pg_try_advisory_xact_lock(hashtextextended(p_queue, 7210 + n))"
 # Settings of the queue whose channels share its capacity. The operator leaves them as they are.
 SHARE = {"fairness": "share", "max_share": None, "max_concurrency": 5}
 PART = {"fairness": "turns", "max_share": 0.5, "max_concurrency": 5}
@@ -48,21 +49,22 @@ DEFECTS = (
     ),
     defect(
         "leases of the queue are not counted", "queue_allowance",
-        "v_queue.max_concurrency - cardinality(ids)", "v_queue.max_concurrency", "I19", queue_limit=4,
+        "v_queue.max_concurrency - cardinality(v_room.ids)", "v_queue.max_concurrency", "I19", queue_limit=4,
     ),
     defect(
-        "an expired lease frees its place of the queue", "queue_leases",
+        "an expired lease frees its place of the queue", "live_leases",
         "WHERE m.id = ANY (p_held) AND",
         "WHERE m.id = ANY (p_held) AND m.lease_expires_at > clock_timestamp() AND", "I19",
         queue_limit=4, keeper_pause=0.5,
     ),
     defect(
         "the gate is not locked", "lock_gate",
-        "\n            FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+        "\n        FOR UPDATE SKIP LOCKED", "", "I19", queue_limit=4,
+        also=(("lock_gate", SIDE, "true"),),
     ),
     defect(
-        "the gate lists the newest leases only", "take_guarded",
-        "held = v_may.ids || v_taken.ids", "held = v_taken.ids", "I19", queue_limit=4,
+        "the gate lists the newest leases only", "list_leases",
+        "held = p_room.ids || p_ids", "held = p_ids", "I19", queue_limit=4,
     ),
     # Shared limits.
     defect(
@@ -72,7 +74,7 @@ DEFECTS = (
     defect(
         "a place is not written down", "take_places",
         "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20",
-        shared_limit={"max_concurrency": 3},
+        also=(("take_place", "IF v_room.counted THEN", "IF false THEN"),), shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a shared limit is not locked", "hold_limit",

@@ -41,7 +41,7 @@ DEFECTS = (
     ),
     defect(
         "a message does not wait for its order key", "take_keyed", "m.order_key IS NULL OR u.id = (",
-        "m.order_key IS NULL OR u.id > 0 OR u.id = (", "I21",
+        "m.order_key IS NULL OR u.id > 0 OR u.id = (", "I21", also=(("take_key", "v_first_id = p_id", "true"),),
     ),
     defect(
         "the newest message of an order key first", "first_of_key",

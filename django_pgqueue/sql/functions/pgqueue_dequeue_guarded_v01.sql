@@ -1,0 +1,94 @@
+-- Takes one message of a queue with limits and leases it: the short way of pgqueue_dequeue, which documents the
+-- parameters.
+-- Caller: pgqueue_dequeue.
+-- It passes beside the gate of the queue if it can, else it holds the gate, and takes the turn of the first lane. What
+-- it does not find there, the long way (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that
+-- holds leases. Beside the gate it looks by itself, because the long way needs the gate. p_looked: the caller has
+-- brought messages back; the others are those of pgqueue_line. The settings of the caller pin the plans.
+-- Locks: as pgqueue_dequeue.
+CREATE FUNCTION pgqueue_dequeue_guarded(
+    p_queue text,
+    p_lease interval,
+    p_worker text,
+    p_looked boolean,
+    p_lane_seq bigint,
+    p_fresh_seq bigint,
+    p_head bigint,
+    p_fresh_head bigint,
+    p_urgent boolean,
+    p_limits boolean
+)
+RETURNS SETOF pgqueue_delivery
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_room pgqueue_queue_room := pgqueue_enter_beside(p_queue);
+    v_now timestamptz;
+    v_fresh boolean := p_fresh_head IS NOT NULL OR p_urgent;
+    v_lane record;
+    v_turn record;
+    v_id bigint;
+    v_delivery pgqueue_delivery;
+BEGIN
+    IF v_room.messages < 1 THEN
+        v_room := pgqueue_queue_allowance(p_queue, 1);
+    END IF;
+    v_now := clock_timestamp();
+    IF v_room.contended THEN
+        RETURN;
+    ELSIF v_room.messages < 1 THEN
+        -- Only an expired lease can make room.
+        IF pgqueue_bring_back(p_queue, 1, v_now, p_worker) > 0 THEN
+            RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, true, true) AS d;
+        END IF;
+        RETURN;
+    ELSIF p_urgent THEN
+        PERFORM pgqueue_fold(p_queue, false, v_now);
+        IF p_head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
+    END IF;
+    LOOP
+        SELECT l.ctid AS place, l.channel_id, c.name, c.context, (l.seq + l.served) % 8 = 0 AS looks INTO v_lane
+        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
+            THEN coalesce(p_fresh_head, p_fresh_seq) ELSE coalesce(p_head, p_lane_seq) END
+        ORDER BY l.seq LIMIT 1
+        FOR UPDATE OF l SKIP LOCKED;
+        EXIT WHEN FOUND OR NOT v_fresh;
+        v_fresh := false;
+    END LOOP;
+    IF v_lane.place IS NOT NULL AND (v_lane.channel_id = ANY (v_room.channel_ids)) IS NOT TRUE THEN
+        v_turn := pgqueue_take_turn(
+            p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place, v_room.tokens, v_room.burst);
+        v_id := v_turn.ids[1];
+    END IF;
+    IF v_id IS NOT NULL THEN
+        v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_now, v_turn.cost, v_turn.wanted);
+        v_id := CASE WHEN p_limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
+    END IF;
+    UPDATE pgqueue_message AS m
+    SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
+        lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL, promoted_for = NULL
+    WHERE m.id = v_id
+    RETURNING m.id, v_lane.name, m.handler, m.payload, m.body, m.headers, m.priority, m.attempts, m.max_attempts,
+        m.lease_token, m.lease_expires_at, m.state, m.created_at, m.dequeue_at, nullif(v_lane.context, '{}'),
+        m.last_leased_at INTO v_delivery;
+    IF FOUND THEN
+        RETURN NEXT v_delivery;
+    ELSIF v_room.side IS NOT NULL AND v_id IS DISTINCT FROM 0 THEN
+        v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+        IF v_turn.ids = '{}' AND NOT p_looked AND pgqueue_bring_back(p_queue, 1, v_now, p_worker) > 0 THEN
+            v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+        END IF;
+        IF v_turn.ids <> '{}' THEN
+            v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_turn.taken_at, 1, NULL);
+            RETURN QUERY SELECT d.* FROM pgqueue_lease(
+                v_turn.ids, v_turn.taken_at, p_lease, p_worker, gen_random_uuid()) AS d;
+        END IF;
+    ELSIF v_id IS DISTINCT FROM 0 THEN
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, true, p_looked) AS d;
+    END IF;
+    IF v_lane.looks THEN
+        PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
+    END IF;
+END;
+$$;
