@@ -87,6 +87,18 @@ def test_a_held_message_is_a_scheduled_one_when_the_order_ends():
     assert numbers(dequeue(limit=10)) == [0]
 
 
+def test_leases_of_before_that_fail_are_scheduled_when_the_order_ends():
+    enqueue_backlog("default", 3)
+    leases = dequeue(limit=2)
+    channel_set(channel="default", ordered=True)
+    for lease in leases:
+        fail(lease, timedelta(minutes=30))
+    channel_set(channel="default", ordered=False, max_concurrency=None)
+    assert numbers(dequeue(limit=10)) == [2]
+    pass_time(minutes=31)
+    assert numbers(dequeue(limit=10)) == [0, 1]
+
+
 @pytest.mark.usefixtures("ordered")
 def test_a_released_channel_drains_in_order():
     enqueue_backlog("default", 3)

@@ -42,10 +42,10 @@ def with_order(model: Model, name: str, queue: str, limits: dict[str, Any]) -> d
 
 
 def let_go(model: Model, number: int) -> None:
-    """A message that holds a channel which is not ordered any more is scheduled."""
-    held = model.messages.get(model.current.get(number, 0))
-    if held is not None and held.status == READY and held.held_until is not None:
-        model.messages[held.id] = replace(held, status=SCHEDULED, dequeue_at=held.held_until, held_until=None)
+    """Messages that are held in a channel which is not ordered any more are scheduled."""
+    for held in model.live(number):
+        if held.status == READY and held.held_until is not None:
+            model.messages[held.id] = replace(held, status=SCHEDULED, dequeue_at=held.held_until, held_until=None)
 
 
 def channel_pause(model: Model, name: str, queue: str) -> None:

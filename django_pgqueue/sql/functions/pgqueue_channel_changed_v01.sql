@@ -1,8 +1,9 @@
 -- Makes the next dequeue look at the lanes of channels whose limits, order, pause or weight were edited (by admin, ORM
--- or SQL). A message that holds a channel which is not ordered any more becomes a scheduled one.
+-- or SQL). Messages that are held in a channel which is not ordered any more become scheduled ones: one that holds it,
+-- and those that were leased before it was ordered and failed since.
 -- Caller: trigger of pgqueue_channel.
 -- Statement trigger, AFTER UPDATE (transition tables: old_channels, new_channels).
--- Locks: messages that hold a channel, SKIP LOCKED. Only dequeue changes the lane.
+-- Locks: held messages, SKIP LOCKED. Only dequeue changes the lane.
 CREATE FUNCTION pgqueue_channel_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -10,6 +11,7 @@ SECURITY DEFINER
 AS $$
 DECLARE
     v_changed bigint[];
+    v_freed bigint[];
 BEGIN
     IF EXISTS (SELECT FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id WHERE n.queue <> o.queue) THEN
         RAISE EXCEPTION 'a channel cannot move to another queue'
@@ -36,15 +38,17 @@ BEGIN
     IF v_changed = '{}' THEN
         RETURN NULL;
     END IF;
-    UPDATE pgqueue_message AS m
-    SET status = 3, dequeue_at = m.held_until, held_until = NULL
-    WHERE m.id = ANY (ARRAY(
-        SELECT h.id
-        FROM new_channels AS n
-        JOIN old_channels AS o ON o.id = n.id AND o.ordered AND NOT n.ordered
-        JOIN pgqueue_lane AS l ON l.channel_id = n.id
-        JOIN pgqueue_message AS h ON h.id = l.current_id AND h.status = 1 AND h.held_until IS NOT NULL
-        FOR UPDATE OF h SKIP LOCKED));
+    v_freed := ARRAY(
+        SELECT n.id FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id AND o.ordered AND NOT n.ordered);
+    IF v_freed <> '{}' THEN
+        -- Reads all ready messages of the channel.
+        UPDATE pgqueue_message AS m
+        SET status = 3, dequeue_at = m.held_until, held_until = NULL
+        WHERE m.id = ANY (ARRAY(
+            SELECT h.id FROM pgqueue_message AS h
+            WHERE h.channel_id = ANY (v_freed) AND h.status = 1 AND h.held_until IS NOT NULL
+            FOR UPDATE SKIP LOCKED));
+    END IF;
     INSERT INTO pgqueue_arrival (queue, channel_id)
     SELECT c.queue, c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_changed);
     -- Open transactions may still go by the old limits: the sweep looks at the channel again for ten minutes.
