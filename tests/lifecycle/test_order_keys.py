@@ -169,7 +169,8 @@ def test_explain_says_for_which_message_another_waits():
     first, second = send(2)
     dequeue(limit=10)
     [reason, *_] = explain_message(second)
-    assert (reason.code, reason.facts) == ("waits_for_order_key", {"order_key": KEY, "message": first})
+    failure = {"dequeue_at": None, "attempt": None, "type": None}
+    assert (reason.code, reason.facts) == ("waits_for_order_key", {"order_key": KEY, "message": first, **failure})
     assert reason.sentence == f"It waits for message {first} of the order key {KEY}, which is leased."
 
 

@@ -19,7 +19,7 @@ SELECT CASE WHEN f.id <> p_message.id OR n.noted THEN 'waits_for_order_key' ELSE
         ELSE format('It waits for message %s of the order key %s, which is %s%s.', f.id, p_message.order_key,
             CASE f.status WHEN 1 THEN 'ready' WHEN 2 THEN 'leased'
                 ELSE 'scheduled' || coalesce(' for ' || date_trunc('second', b.due_at), '') END,
-            CASE WHEN f.status <> 2 THEN ', after its attempt ' || b.attempt || ' failed with ' || b.type END)
+            CASE WHEN f.status <> 2 THEN ', after its attempt ' || b.attempt::text || ' failed with ' || b.type END)
     END,
     jsonb_build_object('order_key', p_message.order_key, 'message', f.id, 'dequeue_at', b.due_at, 'attempt', b.attempt,
         'type', b.type)
@@ -27,7 +27,7 @@ FROM pgqueue_first_of_key(p_message.channel_id, p_message.order_key) AS f
 -- The message before it: when it is due, unless it waits for a limit, and how its last attempt failed.
 CROSS JOIN LATERAL (
     SELECT CASE WHEN m.status = 3 AND m.waits_for IS NULL THEN m.dequeue_at END AS due_at,
-        m.errors -> -1 ->> 'attempt' AS attempt, left(m.errors -> -1 ->> 'type', 200) AS type
+        m.errors -> -1 -> 'attempt' AS attempt, left(m.errors -> -1 ->> 'type', 200) AS type
     FROM pgqueue_message AS m WHERE m.id = f.id
 ) AS b
 CROSS JOIN LATERAL (
