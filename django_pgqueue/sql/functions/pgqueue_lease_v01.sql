@@ -15,9 +15,14 @@ CREATE FUNCTION pgqueue_lease(
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_asking bigint[];
 BEGIN
-    IF EXISTS (SELECT FROM pgqueue_limit) AND EXISTS (SELECT FROM pgqueue_must_ask(p_ids)) THEN
-        p_ids := pgqueue_lease_within(p_ids, p_at, p_patient);
+    IF EXISTS (SELECT FROM pgqueue_limit) THEN
+        v_asking := ARRAY(SELECT a.id FROM pgqueue_must_ask(p_ids) AS a);
+        IF v_asking <> '{}' AND NOT pgqueue_take_alike(v_asking, p_at) THEN
+            p_ids := pgqueue_lease_within(p_ids, p_at, p_patient);
+        END IF;
     END IF;
     RETURN QUERY
     -- Leases the messages.
