@@ -8,6 +8,10 @@ import pytest
 
 from tests.support.sessions import Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
+from verification.chaos.sabotage.turns import FOLDED
+from verification.model_based.sabotage import installed
+
+[HELD] = FOLDED
 
 
 def free_line(session: Session, count: int, *, size: int = 12) -> None:
@@ -180,10 +184,8 @@ def test_a_place_that_comes_free_while_the_lane_is_being_parked(
     assert len(drain(session)) == 2
 
 
-def test_a_message_that_comes_while_the_lane_is_being_emptied(
-    session: Session, business: Session, other: Session
-) -> None:
-    """Its arrival can wait, because the lane stood in line: it must outlast a fold before the lane is parked."""
+def empty_lane(session: Session, business: Session, other: Session) -> tuple[int, list[int]]:
+    """Enqueue a message while its lane is being emptied. Return its id, and the ids that are dequeued then."""
     make_channel(session, "a")
     first = enqueue(session, "a")
     tick(session)
@@ -191,8 +193,23 @@ def test_a_message_that_comes_while_the_lane_is_being_emptied(
     later = enqueue(session, "a")
     tick(other)
     business.commit()
+    return later, [lease.id for lease in drain(session)]
 
-    assert [lease.id for lease in drain(session)] == [later]
+
+def test_a_message_that_comes_while_the_lane_is_being_emptied(
+    session: Session, business: Session, other: Session
+) -> None:
+    """Its arrival can wait, because the lane stood in line: it must outlast a fold before the lane is parked."""
+    later, dequeued = empty_lane(session, business, other)
+
+    assert dequeued == [later]
+
+
+def test_a_lane_that_is_held_does_not_stand_in_line(session: Session, business: Session, other: Session) -> None:
+    with installed(session, HELD):
+        _, dequeued = empty_lane(session, business, other)
+
+    assert dequeued == []
 
 
 def test_arrivals_that_change_nothing_are_folded_without_a_lock(session: Session) -> None:

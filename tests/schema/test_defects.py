@@ -13,7 +13,7 @@ from verification.chaos.sabotage import beside, breakers, turns
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.model_based.sabotage import NOTICED, OF_THE_MODEL
 
-ALL = (*DEFECTS, *OF_THE_MODEL, *beside.DEFECTS, *breakers.DEFECTS, *turns.DEFECTS, *turns.COSTLY)
+ALL = (*DEFECTS, *OF_THE_MODEL, *beside.DEFECTS, *breakers.DEFECTS, *turns.DEFECTS, *turns.COSTLY, *turns.FOLDED)
 
 
 def body(function: str) -> str:

@@ -62,7 +62,6 @@ DEFECTS = (
         "v_held := v_held || v_arrival.channel_id;\n", "v_places := v_places || v_arrival.places;\n", "I13",
     ),
     defect("arrivals of a parked lane are thrown away", "fold_lane", "ELSE p_again OR", "ELSE false OR", "I13"),
-    defect("a lane that is held stands in line", "fold", " AND l.xmax IN ('0', l.xmin)", "", "I13"),
     defect("arrivals that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
     defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(

@@ -1,5 +1,6 @@
-"""List defects of turns beside full shared limits, which the tests in tests/concurrency must notice.
+"""List defects of turns and arrivals, which the tests in tests/concurrency must notice.
 
+FOLDED   of arrivals that are folded without the lock of their lane: test_wakeups.py
 DEFECTS  of the turns in which waiting channels get free places: test_turn_defects.py
 KEPT     of the turns in which a channel's messages were set aside: test_kept_turns.py
 COSTLY   of the turn of a message that costs more than is free: test_costly_messages.py
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from verification.chaos.sabotage.defects import Defect
 
+FOLDED = (Defect("a lane that is held stands in line", "fold", " AND l.xmax IN ('0', l.xmin)", ""),)
 DEFECTS = (
     Defect(
         "a turn ends with each promotion", "promote_within",
