@@ -70,10 +70,7 @@ def dedicate_connection(using: str) -> BaseDatabaseWrapper:
 
 
 def without_query_log(connection: BaseDatabaseWrapper) -> None:
-    """Turn off ``connection.queries``, for which Django formats every statement with DEBUG.
-
-    It stays on where the logger ``django.db.backends`` shows statements.
-    """
+    """Turn off ``connection.queries``, for which Django formats every statement, unless its logger shows them."""
     if not logging.getLogger("django.db.backends").isEnabledFor(logging.DEBUG):
         connection.make_debug_cursor = connection.make_cursor  # type: ignore[method-assign, assignment]  # for this connection alone
 

@@ -201,14 +201,12 @@ def test_a_message_that_comes_while_the_lane_is_being_emptied(
 ) -> None:
     """Its arrival can wait, because the lane stood in line: it must outlast a fold before the lane is parked."""
     later, dequeued = empty_lane(session, business, other)
-
     assert dequeued == [later]
 
 
 def test_a_lane_that_is_held_does_not_stand_in_line(session: Session, business: Session, other: Session) -> None:
     with installed(session, HELD):
         _, dequeued = empty_lane(session, business, other)
-
     assert dequeued == []
 
 

@@ -1,6 +1,6 @@
 """Read the messages of one day from the lake into arrays, without Spark.
 
-What is counted of a message is the same as in measured.sql, with which Spark computes days that are too large for the
+A message counts for the same figures as in measured.sql, with which Spark computes days that are too large for the
 memory of one process.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from django_pgqueue.spark.schema import DAYS, TEXT, TIME, arrow_schema
-from django_pgqueue.spark.transforms.failures import UNKNOWN, FailedAttempt, parse_failures
+from django_pgqueue.spark.transforms.failures import MICROSECOND, UNKNOWN, FailedAttempt, parse_failures
 from django_pgqueue.spark.transforms.readable import unreadable
 
 Integers = NDArray[np.int64]
@@ -39,7 +39,6 @@ SETTLED = pa.schema(
 )
 CREATED = pa.schema([SETTLED.field(name) for name in (*NAMES, "created_at")])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 DAY_MICROSECONDS = timedelta(days=1) // MICROSECOND
 
 

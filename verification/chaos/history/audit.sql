@@ -101,7 +101,7 @@ BEGIN
 END $$;
 CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_queue FOR EACH ROW EXECUTE FUNCTION chaos_queue();
 
--- What a dequeue has counted of a queue with limits, and has taken: the list at its gate.
+-- Records the list at the gate of a queue with limits: the leases that a dequeue has counted, and those it has taken.
 CREATE FUNCTION chaos_gate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO chaos_audit (event, key, detail)
