@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Connect, Session, one, together
-from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, retry, settle
+from tests.support.verbs import dequeue, enqueue, enqueue_many, fill, make_channel, retry, settle
 
 WORKERS = 6
 DEFER = "SELECT pgqueue_defer(%s, %s, p_delays => ARRAY[interval '3 ms'])"
@@ -48,6 +48,38 @@ def test_a_message_that_another_transaction_holds_is_not_passed_over(session: Se
     assert dequeue(session, 10) == []
     business.rollback()
     assert [lease.id for lease in dequeue(session, 10)] == [first]
+
+
+def test_a_message_whose_arrival_another_fold_holds_is_not_passed_over(session: Session, business: Session) -> None:
+    """Two folds at once may share the arrivals of a channel: the later ones may come into the lane first."""
+    make_channel(session, "default", ordered=True)
+    first, second = enqueue(session), enqueue(session)
+    business.execute("SELECT FROM pgqueue_arrival WHERE floor_id = %s FOR UPDATE", [first])
+    [lease] = dequeue(session)
+    assert lease.id == first
+    settle(session, [lease])
+    assert [lease.id for lease in dequeue(session)] == [second]
+
+
+def test_a_message_whose_arrival_can_wait_is_not_passed_over(session: Session, business: Session) -> None:
+    """Its channel was emptied before its transaction committed, and a later message has brought the lane back."""
+    make_channel(session, "default", ordered=True)
+    make_channel(session, "free")
+    fill(session, "free", 10)
+    dequeue(session)
+    before = enqueue(session)
+    session.execute("SELECT pgqueue_tick()")
+    waiting = enqueue(business)
+    while (lease := dequeue(session)[0]).id != before:
+        pass
+    settle(session, [lease])
+    assert one(session, "SELECT floor_at = 'infinity' FROM pgqueue_lane WHERE current_id = %s", before)
+    business.commit()
+    assert one(session, "SELECT lazy FROM pgqueue_arrival WHERE floor_id = %s", waiting)
+    later = enqueue(session)
+    given = [lease.id for _ in range(3) for lease in dequeue(session) if lease.channel == "default"]
+    assert waiting < later
+    assert given == [waiting]
 
 
 def test_a_dequeue_that_is_rolled_back_leaves_its_message_the_next(session: Session, business: Session) -> None:

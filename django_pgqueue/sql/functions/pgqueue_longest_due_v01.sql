@@ -12,9 +12,9 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_waits boolean;
 BEGIN
-    -- While no message waits for a limit or a key, the look for those of the channel would walk dead entries only.
+    -- While no message waits for a limit or a key (-1), the look for those of the channel would walk dead entries only.
     SELECT count(*) > 0 INTO v_waits FROM (
-        SELECT m.waits_for FROM pgqueue_message AS m WHERE m.waits_for IS NOT NULL ORDER BY m.waits_for LIMIT 1
+        SELECT m.waits_for FROM pgqueue_message AS m WHERE m.waits_for >= -1 ORDER BY m.waits_for LIMIT 1
     ) AS w;
     RETURN (
         -- Lists the priorities of the ready messages, one step of the index each.

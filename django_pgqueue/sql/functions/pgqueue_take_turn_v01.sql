@@ -71,7 +71,7 @@ BEGIN
     END IF;
     p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
     IF v_lane.ordered AND v_lane.quota > 0 THEN
-        SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(v_lane.channel_id,
+        SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(p_queue, v_lane.channel_id,
             v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
         ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota));

@@ -134,7 +134,8 @@ CREATE TABLE pgqueue_arrival (
     floor_id bigint,
     spent bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid);
+-- With the channel in it, a search for the arrivals of one channel reads no row of others.
+CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid, channel_id);
 
 -- The table holds lower bounds for scans of the two tables above, and of leases and schedules, one row for each tick;
 -- the row with the largest id counts. They keep every scan off the dead entries that a pinned xmin horizon leaves at
