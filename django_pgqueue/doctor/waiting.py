@@ -18,7 +18,8 @@ SELECT w.queue, w.channel, clock_timestamp() - w.oldest_at,
         SELECT FROM pgqueue_queue AS q WHERE q.name = c.queue AND q.paused_at IS NOT NULL),
     w.complete,
     (SELECT m.id FROM pgqueue_lane AS l JOIN pgqueue_message AS m ON m.id = l.current_id
-    WHERE c.ordered AND l.channel_id = c.id AND m.status = 1 AND m.held_until > clock_timestamp())
+    WHERE c.ordered AND l.channel_id = c.id
+        AND (m.status = 1 AND m.held_until > clock_timestamp() OR m.waits_for >= 0))
 FROM pgqueue_waiting(%s) AS w
 JOIN pgqueue_channel AS c ON c.id = w.channel_id
 WHERE w.oldest_at < clock_timestamp() - %s::interval
@@ -95,15 +96,15 @@ def long_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
 
 
 def held_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
-    """Report ordered channels of a queue that a failing or deferred message holds."""
+    """Report ordered channels of a queue that a message holds: it failed, was deferred, or waits for a limit."""
     return Finding(
         "held",
         Severity.WARNING,
         f"{channel_count_text(rows)} ordered channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
-        f"{age_text(rows[0].age)}, behind a message that is tried again: "
+        f"{age_text(rows[0].age)}, behind a message that is tried again, or waits for a shared limit: "
         f"{list_text([f'{row.channel} (message {row.held_by})' for row in rows])}.",
-        "Look at the errors of the message in the admin. manage.py queuemessages retry ID delivers it now; cancel ID "
-        "or discard ID lets the others go on.",
+        "Look at the message in the admin: it has its errors, and what it waits for. manage.py queuemessages retry ID "
+        "delivers a failed one now; cancel ID or discard ID lets the others go on.",
         wait_facts(queue, rows),
     )
 

@@ -250,6 +250,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_token_time", 1),
         InstallFunction("pgqueue_turn_breaker", 1),
         InstallFunction("pgqueue_unpaired", 1),
+        InstallFunction("pgqueue_unpark_ordered", 1),
         InstallFunction("pgqueue_validate", 1),
         InstallFunction("pgqueue_wait", 1),
         InstallFunction("pgqueue_waiting", 1),

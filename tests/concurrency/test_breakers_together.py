@@ -83,8 +83,6 @@ def test_an_ordered_channel_waits_and_keeps_its_order(session: Session) -> None:
     first, second = enqueue(session, "c"), enqueue(session, "c")
     assert not dequeue(session)
     pass_pause(session)
-    session.execute("UPDATE pgqueue_message SET held_until = clock_timestamp() WHERE held_until IS NOT NULL")
-    session.execute("UPDATE pgqueue_lane SET parked_until = clock_timestamp() WHERE parked_until IS NOT NULL")
 
     [tried] = dequeue(session)
     assert tried.id == first

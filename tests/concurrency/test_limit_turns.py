@@ -68,7 +68,7 @@ def test_messages_that_wait_in_another_queue_keep_no_place(session: Session) -> 
     assert [lease.id for lease in dequeue(session)] == [new]
 
 
-def test_a_message_of_an_ordered_channel_takes_a_free_place_although_others_wait(session: Session) -> None:
+def test_an_ordered_channel_takes_turns_with_those_that_wait(session: Session) -> None:
     make_channel(session, "a")
     make_channel(session, "b", ordered=True)
     limit_set(session, "stripe", max_concurrency=1)

@@ -264,7 +264,6 @@ def test_an_ordered_channel_waits_behind_a_message_whose_limit_is_full(session: 
     assert not dequeue(session, 10)
     assert not dequeue(session, 10)
     settle(session, [blocker])
-    session.execute("SELECT pg_sleep(1.05)")
     [lease] = dequeue(session, 10)
     assert lease.id == first
     settle(session, [lease])

@@ -102,7 +102,7 @@ def test_an_ordered_channel_that_a_failing_message_holds_for_long(found: Examine
     assert finding.severity.word == "warning"
     assert finding.problem == (
         "1 ordered channel(s) of the queue default wait for long, the longest for 10 min, behind a message that is "
-        f"tried again: default (message {delivery.id})."
+        f"tried again, or waits for a shared limit: default (message {delivery.id})."
     )
     cancel(delivery.id)
     assert list(found("waiting")) == ["waiting"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verification.chaos.checker import check
-from verification.chaos.history.events import READY
+from verification.chaos.history.events import READY, SCHEDULED
 from verification.chaos.story import Story, lived, only, violated
 
 
@@ -167,9 +167,10 @@ def waits_for_a_limit(*, ordered: bool) -> Story:
     story = Story()
     story.channel(1, ordered=ordered)
     story.create(1, detail={"limits": [1]})
-    story.change(1, READY, token=None, attempts=0)
+    story.change(1, SCHEDULED, token=None, attempts=0, detail={"waits_for": 1})
     story.create(2, due=0)
     story.wait(5)
+    story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
     story.lease(1, "a")
     story.complete(1)
     story.lease(2, "b")

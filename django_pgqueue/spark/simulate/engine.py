@@ -24,8 +24,6 @@ ARRIVES, SETTLES, UNPARKS, OPENS = range(4)
 NEVER = 1 << 63
 # The most lanes that share one call.
 AT_ONCE = 16
-# An ordered channel looks at a full limit again after this time, in microseconds.
-LOOKS_AGAIN = 1_000_000
 
 
 # A function that is called when the wait of a message for its last attempt ends: with the message, and that wait.
@@ -101,8 +99,14 @@ class Simulation:
         return SimulationResult({name: number for name, number in left.items() if number}, self._busy, now)
 
     def _promote(self, now: int) -> None:
-        for lane, (_, due_at, _, message, attempt) in self._shared.promote(now):
-            self._arrive(lane, message, attempt, due_at)
+        for lane, entry in self._shared.promote(now):
+            if lane.limits.ordered:
+                lane.held = entry
+                lane.waits = False
+                self._enter(lane)
+            else:
+                _, due_at, _, message, attempt = entry
+                self._arrive(lane, message, attempt, due_at)
         self._open(self._shared.opens_at(now))
 
     def _open(self, at: int | None) -> None:
@@ -163,7 +167,7 @@ class Simulation:
         was_empty = not lane.ready
         heapq.heappush(lane.ready, (message.rank, due_at, message.id, message, attempt))
         # A lane at its limit stays parked when more messages come.
-        if was_empty and lane.held is None:
+        if was_empty and lane.held is None and not lane.waits:
             self._enter(lane)
 
     def _enter(self, lane: SimulatedLane) -> None:
@@ -241,17 +245,17 @@ class Simulation:
             _, _, _, message, _ = lane.held or lane.ready[0]
             if not lane.may_start(message.cost, now) or not self._gate.may_start(message.cost, now):
                 break
-            limit = self._shared.full(message, now, lane.limits.ordered)
+            limit = self._shared.full(message, now)
             if limit is None:
                 self._lease(lane, now)
                 got += 1
-            elif lane.limits.ordered:
-                lane.held = lane.held or heapq.heappop(lane.ready)
-                lane.parked_until = now + LOOKS_AGAIN
+                continue
+            limit.wait(lane, lane.held or heapq.heappop(lane.ready))
+            lane.held = None
+            self._open(limit.opens_at(now))
+            if lane.limits.ordered:
+                lane.waits = True
                 break
-            else:
-                limit.wait(lane, heapq.heappop(lane.ready))
-                self._open(limit.opens_at(now))
         return got
 
     def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
@@ -271,7 +275,7 @@ class Simulation:
 
     def _park(self, lane: SimulatedLane, limits: ChannelLimits, full: bool, now: int) -> None:
         again_at = max(lane.opens_at(), lane.parked_until or 0)
-        if limits.paused or full or not (lane.ready or lane.held):
+        if limits.paused or full or lane.waits or not (lane.ready or lane.held):
             lane.in_line = False
         elif again_at > now:
             lane.in_line = False

@@ -38,17 +38,20 @@ Ready = tuple[int, int, int, SimulatedMessage, int]
 
 class SimulatedLane:
     """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
-    channel, the message that failed, and that comes before the others. ``wanted``: the tokens that its next message
-    needs of its rate. ``over``: its last turn is over, so it draws a new place."""
+    channel, the message that failed or waited, and that comes before the others; ``waits``: such a message waits for a
+    shared limit. ``wanted``: the tokens that its next message needs of its rate. ``over``: its last turn is over, so it
+    draws a new place."""
 
     __slots__ = (
-        "held", "in_line", "leased", "limits", "next_at", "over", "parked_until", "place", "ready", "served", "wanted",
+        "held", "in_line", "leased", "limits", "next_at", "over", "parked_until", "place", "ready", "served", "waits",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self, limits: ChannelLimits) -> None:
         self.limits = limits
         self.ready: list[Ready] = []
         self.held: Ready | None = None
+        self.waits = False
         self.leased = 0
         self.served = 0
         self.next_at = 0

@@ -129,14 +129,14 @@ class SimulatedLimits:
         self._limits = {each.name: SimulatedLimit(each) for each in limits}
         self._promised: dict[int, SimulatedLimit] = {}
 
-    def full(self, message: SimulatedMessage, now: int, ordered: bool) -> SimulatedLimit | None:
+    def full(self, message: SimulatedMessage, now: int) -> SimulatedLimit | None:
         """Return the limit that the message must wait for: it has no room, or others wait for it; None: none."""
         promised = self._promised.pop(message.id, None)
         if promised is not None:
             promised.promised.discard(message)
         for name in message.shared:
             limit = self._limits[name]
-            if not limit.has_room(message.cost, now) or (limit.waiting and promised is None and not ordered):
+            if not limit.has_room(message.cost, now) or (limit.waiting and promised is None):
                 return limit
         return None
 

@@ -58,12 +58,13 @@ AS $$
             AND (c.released_at IS NULL AND c.paused_at IS NULL OR c.released_at IS NOT NULL AND c.ordered)
             AND m.channel_id = p_channel_id AND m.status = 2 AND m.leased_at >= f.lease_floor
     ) AS o
-    -- The message of an ordered channel that was delivered last is held after a failure or a deferral. The cast is as
-    -- in pgqueue_announce.
+    -- The message of an ordered channel that was taken last is held after a failure or a deferral, and while it waits
+    -- for a shared limit. The cast is as in pgqueue_announce.
     CROSS JOIN LATERAL (
-        SELECT max(m.held_until) AS held_until FROM pgqueue_message AS m
-        WHERE c.ordered AND m.id = p_current_id AND m.channel_id = p_channel_id AND m.status::integer = 1
-            AND m.held_until > p_now
+        SELECT max(CASE WHEN m.waits_for >= 0 THEN 'infinity' ELSE m.held_until END) AS held_until
+        FROM pgqueue_message AS m
+        WHERE c.ordered AND m.id = p_current_id AND m.channel_id = p_channel_id
+            AND (m.status::integer = 1 AND m.held_until > p_now OR m.status::integer = 3 AND m.waits_for >= 0)
     ) AS h
     CROSS JOIN LATERAL (
         SELECT CASE

@@ -1,6 +1,6 @@
 -- Makes the next dequeue look at the lanes of channels whose limits, order, pause or weight were edited (by admin, ORM
 -- or SQL). Messages that are held in a channel which is not ordered any more become scheduled ones: one that holds it,
--- and those that were leased before it was ordered and failed since.
+-- and those that were leased before it was ordered and failed since; one that waits for a shared limit goes on waiting.
 -- Caller: trigger of pgqueue_channel.
 -- Statement trigger, AFTER UPDATE (transition tables: old_channels, new_channels).
 -- Locks: held messages, SKIP LOCKED. Only dequeue changes the lane.
@@ -41,12 +41,13 @@ BEGIN
     v_freed := ARRAY(
         SELECT n.id FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id AND o.ordered AND NOT n.ordered);
     IF v_freed <> '{}' THEN
-        -- Reads all ready messages of the channel.
+        -- Reads all ready and scheduled messages of the channel.
         UPDATE pgqueue_message AS m
-        SET status = 3, dequeue_at = m.held_until, held_until = NULL
+        SET status = 3, dequeue_at = CASE WHEN m.waits_for IS NULL THEN m.held_until ELSE m.dequeue_at END,
+            held_until = NULL
         WHERE m.id = ANY (ARRAY(
             SELECT h.id FROM pgqueue_message AS h
-            WHERE h.channel_id = ANY (v_freed) AND h.status = 1 AND h.held_until IS NOT NULL
+            WHERE h.channel_id = ANY (v_freed) AND h.status IN (1, 3) AND h.held_until IS NOT NULL
             FOR UPDATE SKIP LOCKED));
     END IF;
     INSERT INTO pgqueue_arrival (queue, channel_id)

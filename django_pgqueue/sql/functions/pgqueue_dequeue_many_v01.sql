@@ -43,8 +43,7 @@ BEGIN
             END IF;
             -- Another dequeue holds the limit of a message that stays ready: this one would only find it again.
             EXIT WHEN v_leased < cardinality(v_taken.ids) AND EXISTS (
-                SELECT FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
-                WHERE m.id = ANY (v_taken.ids) AND m.status::integer = 1 AND NOT c.ordered);
+                SELECT FROM pgqueue_message AS m WHERE m.id = ANY (v_taken.ids) AND m.status::integer = 1);
             IF v_leased < cardinality(v_taken.ids) AND v_aside < 1000 AND clock_timestamp() < v_until THEN
                 -- Others may stand behind the messages that were set aside, because a shared limit is full.
                 -- After some time the caller gets an empty answer and asks again: it must not hold locks for long.

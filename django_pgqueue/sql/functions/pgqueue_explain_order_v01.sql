@@ -1,4 +1,5 @@
--- Explains until when a message holds an ordered channel, because it failed, was deferred, or waits for a limit.
+-- Explains which message holds an ordered channel, and until when, because it failed, was deferred, or waits for a
+-- shared limit.
 -- Caller: pgqueue_explain_obstacles.
 -- The messages that wait behind it are counted to 1,000.
 -- Locks: none.
@@ -20,16 +21,15 @@ BEGIN
         SELECT l.current_id FROM pgqueue_lane AS l
         WHERE l.channel_id = p_channel.id ORDER BY l.seq DESC LIMIT 1
     ) AS l
-    JOIN pgqueue_message AS m ON m.id = l.current_id AND m.channel_id = p_channel.id AND m.status::integer = 1
-    WHERE p_channel.ordered AND m.held_until > clock_timestamp();
+    JOIN pgqueue_message AS m ON m.id = l.current_id AND m.channel_id = p_channel.id
+    WHERE p_channel.ordered
+        AND (m.status::integer = 1 AND m.held_until > clock_timestamp() OR m.status::integer = 3 AND m.waits_for >= 0);
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- A message whose limit has no room holds the channel for a second. An error is that of the last delivery if both
-    -- began at the same time.
+    -- An error is that of the last delivery if both began at the same time.
     v_why := CASE
-        WHEN v_message.held_until < clock_timestamp() + interval '1 second'
-            AND EXISTS (SELECT FROM pgqueue_explain_shared_limits(v_message)) THEN 'limit'
+        WHEN v_message.waits_for >= 0 THEN 'limit'
         WHEN (v_message.errors -> -1 ->> 'leased_at')::timestamptz IS NOT DISTINCT FROM v_message.last_leased_at
             THEN 'failed'
         ELSE 'deferred'
@@ -40,17 +40,19 @@ BEGIN
         WHERE m.channel_id = p_channel.id AND m.status = 1 AND m.id <> v_message.id LIMIT v_most
     ) AS n;
     RETURN QUERY SELECT 'ordered',
-        format('Channel %s is ordered, and message %s holds it until %s, because %s. '
+        format('Channel %s is ordered, and message %s holds it%s, because %s. '
             'Messages that wait behind it: %s%s.',
-            p_channel.name, v_message.id, date_trunc('second', v_message.held_until),
+            p_channel.name, v_message.id,
+            CASE WHEN v_why <> 'limit' THEN ' until ' || date_trunc('second', v_message.held_until)::text END,
             CASE v_why
-                WHEN 'limit' THEN 'a limit, a pause or a breaker of its handler has no room for it'
+                WHEN 'limit' THEN 'it waits for ' || pgqueue_limit_label(v_message.waits_for)
                 WHEN 'failed' THEN format('its attempt %s failed', v_message.attempts)
                     || coalesce(' with ' || left(v_message.errors -> -1 ->> 'type', 200), '')
                 ELSE 'it was deferred'
             END,
             CASE WHEN v_behind = v_most THEN 'at least ' END, v_behind),
-        jsonb_build_object('message', v_message.id, 'held_until', v_message.held_until,
+        jsonb_build_object('message', v_message.id,
+            'held_until', CASE WHEN v_why <> 'limit' THEN v_message.held_until END,
             'attempt', v_message.attempts, 'failed', v_why = 'failed', 'behind', v_behind);
 END;
 $$;

@@ -1,5 +1,5 @@
 -- Explains what messages of a channel wait for outside of the line: shared limits, paused handlers, open breakers, and
--- messages before them of their order keys. In an ordered channel they wait at their place.
+-- messages before them of their order keys.
 -- Caller: pgqueue_explain_channel.
 -- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each.
 -- Locks: none.
@@ -39,15 +39,6 @@ BEGIN
             jsonb_build_object('limit', (SELECT l.name FROM pgqueue_limit AS l WHERE l.id = v_limit.id),
                 'messages', v_count);
     END LOOP;
-    -- The message of an ordered channel waits at its place.
-    SELECT m.* INTO v_first FROM pgqueue_message AS m
-    WHERE m.channel_id = p_channel_id AND m.status::integer = 1
-        AND m.id = (
-            SELECT l.current_id FROM pgqueue_lane AS l WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1)
-        AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_channel_id AND c.ordered);
-    IF FOUND THEN
-        RETURN QUERY SELECT s.code, s.sentence, s.facts FROM pgqueue_explain_shared_limits(v_first) AS s;
-    END IF;
     SELECT m.* INTO v_first FROM pgqueue_message AS m
     WHERE m.waits_for = -1 AND m.channel_id = p_channel_id
     ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1;

@@ -3,7 +3,7 @@
 -- Caller: lifecycle.held_channels.
 -- p_queue: one queue; default: all. It looks at up to p_most ordered channels. since: the time of the first failure, or
 -- of the last deferral; attempts: those that were begun; held_until: the time of the next delivery, NULL while the
--- message is leased; behind: whether other messages of the channel are ready.
+-- message is leased or waits for a shared limit; behind: whether other messages of the channel are ready.
 -- Locks: none.
 CREATE FUNCTION pgqueue_held_channels(p_queue text DEFAULT NULL, p_most integer DEFAULT 10000)
 RETURNS TABLE (

@@ -20,7 +20,7 @@ BEGIN
         FROM (
             SELECT m.channel_id, c.weight, count(*) AS messages
             FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id
-            WHERE m.id = ANY (p_ids) AND m.status <> 2 AND NOT c.ordered
+            WHERE m.id = ANY (p_ids) AND m.status <> 2
             GROUP BY m.channel_id, c.weight
         ) AS t
     ) AS n

@@ -1,10 +1,10 @@
 -- Checks messages that are about to be leased against their shared limits, and takes a place in each limit for those
 -- that may run. A message whose limit is full is set aside: it blocks no other, until pgqueue_promote_waiting makes it
 -- ready. So is a message that has not waited while as many others do as the limit has room for: the channels take turns
--- at places that become free, and a stream of new messages must not have all of them. A message of an ordered channel
--- never joins those that wait, so it takes a free place. A message whose limit another transaction holds stays ready
--- for the next dequeue. If that finds the limit locked, too, it sets the message aside, and those that it finds after
--- it: the other transaction may stay open for long.
+-- at places that become free, and a stream of new messages must not have all of them. A message whose limit another
+-- transaction holds stays ready for the next dequeue. If that finds the limit locked, too, it sets the message aside,
+-- and those that it finds after it: the other transaction may stay open for long. A message of an ordered channel is
+-- set aside at once, and holds its channel.
 -- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
@@ -29,8 +29,9 @@ DECLARE
 BEGIN
     FOR v_message IN
         SELECT m.id, coalesce(m.cost, 1) AS cost, m.channel_id, n.limits, n.breaker_id,
-            m.promoted_for = -1 AS is_late, (m.promoted_for > 0) IS NOT TRUE
-                AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS is_new
+            m.promoted_for = -1 OR EXISTS (
+                SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS is_late,
+            (m.promoted_for > 0) IS NOT TRUE AS is_new
         FROM unnest(p_ids) WITH ORDINALITY AS u (id, place)
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.id OFFSET 0) AS m
         CROSS JOIN LATERAL (

@@ -61,7 +61,7 @@ BEGIN
                 RETURNING m.id
             )
             SELECT array_agg(f.id) INTO v_freed FROM freed AS f;
-            PERFORM pgqueue_announce(v_freed) WHERE v_freed IS NOT NULL;
+            PERFORM pgqueue_announce(v_freed), pgqueue_unpark_ordered(v_freed) WHERE v_freed IS NOT NULL;
         END IF;
         INSERT INTO pgqueue_limit_handler (handler, limit_id) SELECT DISTINCT h, id FROM unnest(v_handlers) AS h
         ON CONFLICT DO NOTHING;

@@ -33,6 +33,7 @@ BEGIN
     END LOOP;
     IF v_ids <> '{}' THEN
         PERFORM pgqueue_announce(v_ids);
+        PERFORM pgqueue_unpark_ordered(v_ids);
     END IF;
     RETURN cardinality(v_ids);
 END;

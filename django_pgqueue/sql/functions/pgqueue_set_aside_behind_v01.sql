@@ -2,9 +2,10 @@
 -- set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line in a few hundred calls.
 -- Caller: pgqueue_take_places.
 -- p_aside: the messages that were set aside, with their limits. Those follow that have the same limit of their own, or
--- the same handler if the limit is the handler's; only without an order key, and those that cost no less. A call looks
--- at 500 messages for each channel and handler. p_full: limits without any room. Messages that were made ready because
--- there was room follow for these only; elsewhere the room is theirs.
+-- the same handler if the limit is the handler's; only without an order key, and those that cost no less; none of an
+-- ordered channel, where they wait behind. A call looks at 500 messages for each channel and handler. p_full: limits
+-- without any room. Messages that were made ready because there was room follow for these only; elsewhere the room is
+-- theirs.
 -- Locks: messages, SKIP LOCKED. The callers pin the plans.
 CREATE FUNCTION pgqueue_set_aside_behind(p_aside pgqueue_place[], p_full bigint[])
 RETURNS void
@@ -19,6 +20,7 @@ BEGIN
         FROM unnest(p_aside) AS u
         -- The OFFSET looks up each message by its key.
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.message_id OFFSET 0) AS m
+        JOIN pgqueue_channel AS c ON c.id = m.channel_id AND NOT c.ordered
         WHERE m.waits_for = u.limit_id
         GROUP BY 1, 2, 3
     LOOP

@@ -3,6 +3,8 @@
 -- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
+-- A message of an ordered channel goes on holding the channel: its lane stays parked, because the message has its only
+-- place, until it is promoted or leaves.
 -- Locks: messages of the same channels, SKIP LOCKED (pgqueue_set_aside_behind).
 CREATE FUNCTION pgqueue_take_places(
     p_rooms pgqueue_room[], p_places pgqueue_place[], p_aside pgqueue_place[], p_now timestamptz
@@ -18,6 +20,7 @@ DECLARE
     v_ready bigint[];
     v_channels bigint[];
     v_costs bigint[];
+    v_open bigint[];
 BEGIN
     FOREACH v_room IN ARRAY p_rooms LOOP
         v_stale := v_stale || v_room.stale;
@@ -50,22 +53,18 @@ BEGIN
         DELETE FROM pgqueue_place AS p WHERE p.ctid = ANY (v_stale);
     END IF;
     IF p_aside <> '{}' THEN
-        -- A message of an ordered channel keeps its place, and holds the channel until the next look. In other channels
-        -- -1 says that the limit of a ready message was locked.
+        -- -1 says that the limit of a message that stays ready was locked.
         WITH aside AS (
             UPDATE pgqueue_message AS m
-            SET status = CASE WHEN c.ordered OR u.limit_id IS NULL THEN 1 ELSE 3 END,
-                waits_for = CASE WHEN NOT c.ordered THEN u.limit_id END,
-                promoted_for = CASE WHEN NOT c.ordered AND u.limit_id IS NULL THEN -1 END,
-                held_until = CASE WHEN c.ordered THEN p_now + CASE WHEN u.limit_id IS NULL
-                    THEN interval '10 milliseconds' ELSE interval '1 second' END END
+            SET status = CASE WHEN u.limit_id IS NULL THEN 1 ELSE 3 END, waits_for = u.limit_id,
+                promoted_for = CASE WHEN u.limit_id IS NULL THEN -1 END
             FROM unnest(p_aside) AS u, pgqueue_channel AS c
             WHERE m.id = u.message_id AND c.id = m.channel_id
-            RETURNING m.id, c.id AS channel_id, m.status, m.cost
+            RETURNING m.id, c.id AS channel_id, m.status, m.cost, c.ordered
         )
         SELECT array_agg(a.id) FILTER (WHERE a.status = 1), array_agg(a.channel_id),
-            array_agg(-coalesce(a.cost, 1)::bigint)
-        INTO v_ready, v_channels, v_costs
+            array_agg(-coalesce(a.cost, 1)::bigint), array_agg(a.channel_id) FILTER (WHERE NOT a.ordered)
+        INTO v_ready, v_channels, v_costs, v_open
         FROM aside AS a;
         IF v_ready IS NOT NULL THEN
             PERFORM pgqueue_announce(v_ready);
@@ -73,7 +72,7 @@ BEGIN
         -- The rates of channels and queues were charged when the messages were taken.
         PERFORM pgqueue_adjust_rates(v_channels, v_costs, p_held => true);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
-        PERFORM pgqueue_record_departures(v_channels, false);
+        PERFORM pgqueue_record_departures(v_open, false) WHERE v_open IS NOT NULL;
         PERFORM pgqueue_set_aside_behind(p_aside, ARRAY(
             SELECT u.limit_id FROM unnest(p_rooms) AS u WHERE u.held AND NOT pgqueue_has_room(u, 1)));
     END IF;

@@ -18,12 +18,10 @@
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
---   10 milliseconds   margin after the time of a rate: next_due; pause between two looks at a locked limit of an
---                ordered channel: take_places
+--   10 milliseconds   margin after the time of a rate: next_due
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
---                pause: defer_unknown; pause between two looks at a full limit of an ordered channel: take_places,
---                explain_order; a costly message keeps other queues from the room of its limit: promote_within
+--                pause: defer_unknown; a costly message keeps other queues from the room of its limit: promote_within
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:

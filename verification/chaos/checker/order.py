@@ -68,7 +68,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
                 waiting[row.channel].add(row)
             else:
                 waiting[row.channel].remove(row.message)
-            if row.event == "changed" and row.was_status == READY and row.status == READY:
+            if row.event == "changed" and (row.detail or {}).get("waits_for") is not None:
                 given[row.channel] = row.message  # its shared limit is full: it holds an ordered channel
             if is_grant(row):
                 again = row.channel in strict and given.get(row.channel) == row.message

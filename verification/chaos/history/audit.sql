@@ -37,9 +37,10 @@ BEGIN
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO chaos_audit (
             event, message, channel, status, was_status, attempts, was_attempts, max_attempts, token, was_token, settled_token, leased_at,
-            expires_at, was_expires_at, dequeue_at, priority)
+            expires_at, was_expires_at, dequeue_at, priority, detail)
         SELECT 'changed', n.id, n.channel_id, n.status, o.status, n.attempts, o.attempts, n.max_attempts, n.lease_token, o.lease_token,
-            n.settled_token, n.leased_at, n.lease_expires_at, o.lease_expires_at, n.dequeue_at, n.priority
+            n.settled_token, n.leased_at, n.lease_expires_at, o.lease_expires_at, n.dequeue_at, n.priority,
+            CASE WHEN n.waits_for >= 0 THEN jsonb_build_object('waits_for', n.waits_for) END
         FROM new_rows AS n JOIN old_rows AS o ON o.id = n.id ORDER BY n.id;
     ELSE
         INSERT INTO chaos_audit (event, message, channel, was_status, was_attempts, was_token, was_expires_at)
