@@ -23,8 +23,8 @@ class HeldChannel:
     """Report an ordered channel that waits until one message is settled for good.
 
     ``age``: how long ago the message first failed; if it was deferred only, how long ago it was last delivered.
-    ``held_until``: when it is delivered again; None: it runs now, or waits for a shared limit. ``behind``: whether other
-    messages of the channel are ready.
+    ``held_until``: when it is delivered again; None: it runs now, or waits for a shared limit. ``behind``: whether
+    other messages of the channel are ready.
     """
 
     queue: str
