@@ -126,3 +126,17 @@ def test_a_settlement_of_many_keys_locks_few_of_them(session: Session, business:
     while found := dequeue(session, 150):
         delivered += ids(found)
     assert sorted(delivered) == late
+
+
+def test_the_note_of_a_key_stays_while_a_settlement_holds_the_key(session: Session, business: Session) -> None:
+    """The settlement has seen that the second message is ready, and does not look again when that is cancelled."""
+    _, second, third = send(session), send(session), send(session)
+    [lease] = dequeue(session, 10)
+    session.execute("SELECT pgqueue_reschedule(%s)", [[second]])
+    settle(business, [lease])
+    session.execute("SELECT pgqueue_cancel(%s)", [[second]])
+    tick(session)
+    business.commit()
+
+    assert ids(dequeue(session, 10)) == [third]
+    assert one(session, "SELECT count(*) FROM pgqueue_order_note") == 0

@@ -32,7 +32,8 @@ TURNS: dict[str, Any] = {
 }  # fmt: skip
 KEYS: dict[str, Any] = {
     "Messages": "{1, 2, 3}", "Transactions": "{a, b}", "DeliveredFirst": True, "DequeueHoldsKey": True,
-    "SeesAfterwards": True, "SettlementHolds": True, "HeldIsNoted": True, "ReaderNotes": True,
+    "SeesAfterwards": True, "SettlementHolds": True, "ShortHolds": True, "ShortSeesAside": True, "HeldIsNoted": True,
+    "ReaderNotes": True, "HeldNotesStay": True,
 }  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
@@ -145,8 +146,11 @@ MODELS = (
     without("a dequeue holds the key", "Keys", "OneDelivered", DequeueHoldsKey=False),
     without("a dequeue looks after it has the key", "Keys", "OneDelivered", SeesAfterwards=False),
     without("a settlement holds the key, or leaves a note", "Keys", "Released", SettlementHolds=False),
+    without("a settlement holds the key on its short way", "Keys", "Released", ShortHolds=False),
+    without("the short way looks whether the next message waits", "Keys", "Released", ShortSeesAside=False),
     without("a settlement that finds the next message held leaves a note", "Keys", "Released", HeldIsNoted=False),
     without("a reader of the notes does so, too", "Keys", "Released", ReaderNotes=False),
+    without("a reader leaves the notes of a key that is held", "Keys", "Released", HeldNotesStay=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),

@@ -2,7 +2,8 @@
 -- before it was settled, and makes that message ready if it waits. It takes 100 notes at most.
 -- Caller: pgqueue_bring_back, pgqueue_tick.
 -- p_queue: notes of this queue only, because the transaction of a dequeue may stay open. A message that is still held
--- gets a new note.
+-- gets a new note. The note of a key that another transaction holds stays: that may be a settlement which has looked for
+-- the next message before this one changed, and does not look again.
 -- Returns the number of messages that were made ready.
 -- Locks: notes, then as pgqueue_release_keys, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_release_noted(p_queue text)
@@ -15,12 +16,16 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pgqueue_order_note) THEN
         RETURN 0;
     END IF;
-    -- Deletes the notes.
+    -- Deletes the notes. It looks at the locks after it has seen the notes.
     WITH gone AS (
         DELETE FROM pgqueue_order_note AS n
         WHERE n.ctid = ANY (ARRAY(
             SELECT o.ctid FROM pgqueue_order_note AS o
-            WHERE p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = o.channel_id)
+            WHERE (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = o.channel_id))
+                AND hashtextextended(o.order_key, o.channel_id) <> ALL (ARRAY(
+                    SELECT l.classid::bigint << 32 | l.objid::bigint FROM pg_locks AS l
+                    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.pid <> pg_backend_pid()
+                        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
             LIMIT 100
             FOR UPDATE SKIP LOCKED))
         RETURNING n.channel_id, n.order_key

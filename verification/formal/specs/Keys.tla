@@ -2,9 +2,9 @@
 (***************************************************************************)
 (* Are the messages of an order key delivered one at a time, and does the  *)
 (* next one always go on? What a dequeue sets aside (pgqueue_take_keyed)   *)
-(* and a settlement releases (pgqueue_release_keys), for one key. Each     *)
-(* step is one statement: it sees what was committed before it, and locks  *)
-(* with SKIP LOCKED.                                                       *)
+(* and a settlement releases (pgqueue_release_keys, and its short way      *)
+(* pgqueue_release_key), for one key. Each step is one statement: it sees  *)
+(* what was committed before it, and locks with SKIP LOCKED.               *)
 (*                                                                         *)
 (* Each guard of the SQL is a constant: TRUE is what the SQL does.         *)
 (*                                                                         *)
@@ -25,8 +25,11 @@ CONSTANTS
     DequeueHoldsKey,  \* FALSE: a dequeue does not lock the key
     SeesAfterwards,   \* FALSE: a dequeue looks for the first message with the snapshot of its beginning
     SettlementHolds,  \* FALSE: a settlement does not lock the key, and leaves no note if it cannot
+    ShortHolds,       \* FALSE: the short way is taken without the key, too
+    ShortSeesAside,   \* FALSE: the short way is taken also when the next message waits for its key
     HeldIsNoted,      \* FALSE: a settlement leaves no note if another transaction holds the next message
-    ReaderNotes       \* FALSE: the same of a reader of the notes
+    ReaderNotes,      \* FALSE: the same of a reader of the notes
+    HeldNotesStay     \* FALSE: a reader takes the notes also while another transaction holds the key
 
 VARIABLES
     message,   \* absent | ready | aside (it waits for its key) | leased | gone: what is committed
@@ -116,7 +119,13 @@ Eaten == {tx[t].eaten : t \in Transactions}
 \* A reader deletes all notes that it can lock.
 EatNotes(t) ==
     /\ tx[t].at = "idle" /\ notes > 0 /\ Eaten = {0}
-    /\ Set(t, [at |-> "reads", eaten |-> notes])
+    /\ Set(t, [at |-> "eats", eaten |-> notes])
+    /\ Untouched
+
+\* A settlement that holds the key has looked for the next message, and does not look again.
+LookAtKey(t) ==
+    /\ tx[t].at = "eats"
+    /\ IF HeldNotesStay /\ ~KeyIsFree(t) THEN tx' = [tx EXCEPT ![t] = Idle] ELSE Set(t, [at |-> "reads"])
     /\ Untouched
 
 \* A message that is leased releases the next one when it is settled.
@@ -126,6 +135,14 @@ FindNext(t) ==
        IN IF left = {} \/ message[First(left)] = "leased"
           THEN Set(t, [at |-> "done"])
           ELSE Set(t, [at |-> "found", next |-> First(left)])
+    /\ Untouched
+
+\* The short way: while it holds the key, nobody sets the next message aside.
+NoneWaits(t) ==
+    /\ tx[t].at = "reads" /\ tx[t].own # 0 /\ (tx[t].key \/ ~ShortHolds)
+    /\ LET left == Live \ {tx[t].own}
+       IN IF left = {} THEN TRUE ELSE message[First(left)] # "aside" \/ ~ShortSeesAside
+    /\ Set(t, [at |-> "done", note |-> FALSE])
     /\ Untouched
 
 \* The lock shows the newest state of the message.
@@ -163,7 +180,7 @@ Next ==
     \/ \E m \in Messages : Enqueue(m) \/ ComeBack(m)
     \/ \E t \in Transactions :
         \/ TryKey(t) \/ See(t) \/ Lease(t) \/ SetAside(t)
-        \/ HoldKey(t) \/ EatNotes(t) \/ FindNext(t) \/ LockNext(t) \/ Commit(t) \/ RollBack(t)
+        \/ HoldKey(t) \/ EatNotes(t) \/ LookAtKey(t) \/ NoneWaits(t) \/ FindNext(t) \/ LockNext(t) \/ Commit(t) \/ RollBack(t)
         \/ \E m \in Messages : Take(t, m) \/ Settle(t, m) \/ Hold(t, m)
 
 Spec == Init /\ [][Next]_vars
