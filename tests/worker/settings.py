@@ -1,14 +1,13 @@
 """Settings of the worker processes under test."""
 
 import os
-import threading
-import time
 from pathlib import Path
 
 from testproject.settings import *  # noqa: F403
 from testproject.settings import DATABASES, INSTALLED_APPS
 
 from django_pgqueue.embedded import parse_url
+from tests.support.sleeping import sleep_by_events
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.scripted", *os.environ.get("EXTRA_APPS", "").split()]
 
@@ -16,9 +15,7 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.scripted", *os.environ.get("EXT
 if Path(os.environ.get("BROKEN", "/nonexistent")).exists():
     raise ImportError("the settings are broken")
 
-# libfaketime, which makes the clock wrong, takes an absolute time for a relative one in time.sleep.
-if "FAKETIME" in os.environ:
-    time.sleep = lambda seconds: threading.Event().wait(seconds) and None
+sleep_by_events()
 
 # A direct connection, for a worker behind a pooler.
 if url := os.environ.get("LISTEN_URL"):

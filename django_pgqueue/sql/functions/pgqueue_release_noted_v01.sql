@@ -2,8 +2,8 @@
 -- before it was settled, and makes that message ready if it waits. It takes 100 notes at most.
 -- Caller: pgqueue_bring_back, pgqueue_tick.
 -- p_queue: notes of this queue only, because the transaction of a dequeue may stay open. A message that is still held
--- gets a new note. The note of a key that another transaction holds stays: that may be a settlement which has looked for
--- the next message before this one changed, and does not look again.
+-- gets a new note. The note of a key that another transaction holds stays: that may be a settlement that looked for the
+-- next message before the note was left, and does not look again.
 -- Returns the number of messages that were made ready.
 -- Locks: notes, then as pgqueue_release_keys, all SKIP LOCKED.
 CREATE FUNCTION pgqueue_release_noted(p_queue text)

@@ -70,9 +70,9 @@ class Faults:
         return len(self._heal)
 
     @property
-    def traps(self) -> int:
-        """How many wait for a commit."""
-        return len(self._traps)
+    def traps(self) -> list[str]:
+        """Return whose commits are waited for."""
+        return [f"{target}: {trap.text.decode()}" for trap, target in self._traps]
 
     def _say(self, kind: str, lasts: float = 0.0, **fields: Any) -> None:
         self.injected[kind] += 1
@@ -140,7 +140,7 @@ class Faults:
 
     def cut_at_commit(self, fault: Fault) -> None:
         post: Post = fault.pick(self.fleet.posts)
-        texts = list(COMMITS.get(post.name, WORKERS_COMMITS))
+        texts = list(COMMITS.get(post.name.partition("-")[0], WORKERS_COMMITS))
         text = fault.pick(texts, 1)
         when: When = "before" if fault.dice[2] < 0.5 else "after"
         self._traps.append((post.proxy.trap(text, when), post.name))

@@ -141,10 +141,14 @@ class Run:
                 waiting.sort()
             if time.monotonic() - reported > 15:
                 reported = time.monotonic()
-                self.say(f"{now:5.0f} s: {sum(faults.injected.values())} faults, {len(waiting)} to come")
+                left = f"{len(waiting)} and {len(faults.traps)} traps to come"
+                self.say(f"{now:5.0f} s: {sum(faults.injected.values())} faults, {left}")
             time.sleep(0.01)
             if now > 4 * self.tier.seconds + 60:
-                raise TimeoutError(f"the storm does not end: {len(waiting)} faults wait, {faults.traps} traps")
+                raise TimeoutError(
+                    f"the storm does not end: {len(waiting)} faults wait, {len(special.left)} special messages, "
+                    f"and these traps: {', '.join(faults.traps)}"
+                )
         while faults.unhealed:
             faults.tend(all_of_them=True)
         while special.created() < self.tier.messages:
