@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any
 
 
 def sleep_by_events() -> None:
     """Replace time.sleep where libfaketime is loaded: a short one fails with EINVAL when the machine is busy."""
     if any(name.startswith("FAKETIME") for name in os.environ):
-        time.sleep = lambda seconds: threading.Event().wait(seconds) and None
+        time.sleep = wait
+
+
+def wait(seconds: Any) -> None:
+    """Wait for so many seconds on an event that never happens."""
+    threading.Event().wait(float(seconds))
