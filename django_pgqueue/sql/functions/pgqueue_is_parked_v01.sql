@@ -16,11 +16,11 @@ BEGIN
                     AND (m.waits_for >= 0 OR m.promoted_for IS NOT NULL)))
         FROM pgqueue_lane AS l
         WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
-        OR EXISTS (
-            SELECT FROM pgqueue_channel AS c
-            WHERE c.id = p_channel_id AND c.paused_at IS NOT NULL AND c.released_at IS NULL)
-        OR EXISTS (
-            SELECT FROM pgqueue_channel AS c JOIN pgqueue_queue AS q ON q.name = c.queue
-            WHERE c.id = p_channel_id AND pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(q.name));
+        OR coalesce((
+            -- As a condition of a join, the last one would be computed for every queue with limits.
+            SELECT c.paused_at IS NOT NULL AND c.released_at IS NULL OR coalesce((
+                SELECT pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(q.name)
+                FROM pgqueue_queue AS q WHERE q.name = c.queue), false)
+            FROM pgqueue_channel AS c WHERE c.id = p_channel_id), false);
 END;
 $$;

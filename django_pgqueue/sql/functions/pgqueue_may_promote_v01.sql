@@ -22,10 +22,13 @@ BEGIN
             AND EXISTS (
                 SELECT
                 FROM (
-                    SELECT m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                    WHERE m.waits_for = w.id ORDER BY m.channel_id LIMIT 100
+                    SELECT DISTINCT o.channel_id
+                    FROM (
+                        SELECT m.channel_id FROM pgqueue_message AS m
+                        WHERE m.waits_for = w.id AND m.dequeue_at <= v_now ORDER BY m.channel_id LIMIT 100
+                    ) AS o
                 ) AS n
                 JOIN pgqueue_channel AS c ON c.id = n.channel_id
-                WHERE c.queue = ANY (p_queues) AND n.dequeue_at <= v_now AND NOT pgqueue_is_parked(c.id)));
+                WHERE c.queue = ANY (p_queues) AND NOT pgqueue_is_parked(c.id)));
 END;
 $$;
