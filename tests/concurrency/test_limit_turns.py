@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.sessions import Session, column
-from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, send, settle
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, send, set_queue, settle
 
 
 def served(session: Session, rounds: int, limit: int, **arguments: Any) -> Counter[str]:
@@ -89,10 +89,13 @@ def test_an_ordered_channel_takes_turns_with_those_that_wait(session: Session) -
 def test_a_look_at_one_channel_computes_nothing_for_other_queues(session: Session) -> None:
     """With one queue that had a limit, each promotion took 15 ms for each channel of all the others."""
     make_channel(session, "default")
-    session.execute("SELECT pgqueue_queue_set('guarded', '{\"max_concurrency\": 5}')")
     make_channel(session, "a", "guarded")
-    with session.transaction():
+    set_queue(session, "guarded", max_concurrency=5)
+    with session.transaction(force_rollback=True):
+        session.execute("ANALYZE pgqueue_queue, pgqueue_channel")
         session.execute("SET LOCAL track_functions = 'all'")
+        for method in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
+            session.execute(f"SET LOCAL enable_{method} = off")  # as the dequeue has them
         parked = column(session, "SELECT pgqueue_is_parked(c.id) FROM pgqueue_channel AS c WHERE c.queue = 'default'")
         calls = dict(session.execute("SELECT funcname, calls FROM pg_stat_xact_user_functions").fetchall())
     assert parked == [False]
