@@ -116,6 +116,42 @@ def test_a_channel_that_is_not_ordered_any_more_lets_it_wait_alone(session: Sess
     assert one(session, "SELECT held_until IS NULL AND waits_for >= 0 FROM pgqueue_message WHERE id = %s", first)
 
 
+def test_a_message_that_was_made_ready_before_the_channel_was_ordered_keeps_no_place_from_it(session: Session) -> None:
+    """It stands behind the one that waits. Each would wait for the other, and the channel would stand still."""
+    make_channel(session, "default")
+    make_channel(session, "other", queue="elsewhere", ordered=True)
+    limit_set(session, "stripe", max_concurrency=1)
+    [first] = send(session, "default")
+    tick(session)
+    assert one(session, "SELECT promoted_for > 0 FROM pgqueue_message WHERE id = %s", first)
+    send(session, "other", queue="elsewhere")
+    blocker = dequeue(session, queue="elsewhere")
+    make_channel(session, "default", ordered=True)
+    [urgent] = send(session, "default", priority=5)
+    assert dequeue(session, 10) == []
+    assert column(session, WAITING) == [urgent]
+    settle(session, blocker)
+
+    assert [lease.id for lease in drain(session)] == [urgent, first]
+
+
+def test_a_message_that_waits_since_the_channel_was_ordered_before_comes_first(session: Session) -> None:
+    """Its channel was without order for a while, and another message of it was made ready then."""
+    make_channel(session, "default", ordered=True)
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    [first] = send(session, "default")
+    assert dequeue(session, 10) == []
+    make_channel(session, "default", ordered=False)
+    [urgent] = send(session, "default", priority=5)
+    session.execute("SELECT pgqueue_limit_resume('stripe')")
+    tick(session)
+    assert column(session, WAITING) == [first]
+    make_channel(session, "default", ordered=True)
+
+    assert [lease.id for lease in drain(session)] == [first, urgent]
+
+
 def test_those_behind_it_stay_in_their_order(session: Session) -> None:
     """They have the same limit, and would be set aside behind it in a channel without order."""
     make_channel(session, "default", ordered=True)

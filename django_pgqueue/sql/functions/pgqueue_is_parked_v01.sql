@@ -1,7 +1,7 @@
 -- Returns whether a channel is not served now: it is paused, or at a limit of its own while it has ready messages; or
--- its queue is paused or at a limit. The lane of an ordered channel is parked, too, while its message waits for a shared
--- limit, and until the arrival of its promotion is folded. That does not count: such a channel is served as soon as the
--- limit has room.
+-- its queue is paused or at a limit. The lane of an ordered channel is parked, too, while its message waits for a
+-- shared limit, and until the arrival of its promotion is folded. That does not count: such a channel is served as soon
+-- as the limit has room.
 -- Caller: pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
