@@ -10,6 +10,7 @@ from tests.support.verbs import (
     drain,
     enqueue,
     enqueue_many,
+    fill,
     limit_set,
     make_channel,
     retry,
@@ -150,6 +151,24 @@ def test_a_message_that_waits_since_the_channel_was_ordered_before_comes_first(s
     make_channel(session, "default", ordered=True)
 
     assert [lease.id for lease in drain(session)] == [first, urgent]
+
+
+def test_a_channel_at_its_limit_that_was_ordered_before_keeps_no_place_from_others(session: Session) -> None:
+    """Its lane still names the message that waited while it was ordered."""
+    make_channel(session, "default", ordered=True)
+    make_channel(session, "other")
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    send(session, "default")
+    assert dequeue(session, 10) == []
+    make_channel(session, "default", ordered=False)
+    session.execute("UPDATE pgqueue_channel SET changed_at = NULL")
+    fill(session, "default", 2)
+    assert len(dequeue(session, 10)) == 1
+    send(session, "other")
+    session.execute("SELECT pgqueue_limit_resume('stripe')")
+    tick(session)
+    assert [lease.channel for lease in dequeue(session, 10)] == ["other"]
 
 
 def test_those_behind_it_stay_in_their_order(session: Session) -> None:

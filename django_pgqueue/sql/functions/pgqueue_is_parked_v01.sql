@@ -13,7 +13,8 @@ BEGIN
     RETURN coalesce((
         SELECT l.parked_until IS NOT NULL AND l.floor_at < 'infinity'
             AND (l.parked_until < 'infinity' OR l.current_id IS NULL OR NOT EXISTS (
-                SELECT FROM pgqueue_message AS m WHERE m.id = l.current_id AND m.channel_id = p_channel_id
+                SELECT FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id AND c.ordered
+                WHERE m.id = l.current_id AND m.channel_id = p_channel_id
                     AND (m.waits_for >= 0 OR m.promoted_for IS NOT NULL)))
         FROM pgqueue_lane AS l
         WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
