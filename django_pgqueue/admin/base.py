@@ -91,7 +91,10 @@ class BaseAdmin(AnyAdmin):
         return queryset.filter(found), False
 
     def url(self, page: str, *args: object, **query: object) -> str | None:
-        """Return the address of a page of this admin site, or None if it is not registered there."""
+        """Return the address of a page of this admin site, or None if it is not registered there.
+
+        ``page``: its name without the app, such as ``message_change``. ``query``: the parameters behind the address.
+        """
         try:
             address = reverse(f"admin:{self.opts.app_label}_{page}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:

@@ -17,8 +17,9 @@ SELECT retried, poisoned, cancelled, promoted, not_picked_up, resumed FROM pgque
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
     """Count what a sweep changed: expired leases that were retried, became dead letters (``poisoned``) or were
-    cancelled; scheduled messages made ready (``promoted``); channels and queues whose pause has ended (``resumed``).
-    ``not_picked_up``: queues whose messages wait and that no worker serves."""
+    cancelled; messages that were made ready (``promoted``): their time had come, or their shared limit or order key let
+    them go; channels, queues and shared limits whose pause has ended (``resumed``). ``not_picked_up``: queues whose
+    messages wait and that no worker serves."""
 
     retried: int
     poisoned: int

@@ -15,7 +15,10 @@ _logged: set[tuple[str, str]] = set()
 
 
 def own_backends() -> dict[str, BaseTaskBackend]:
-    """Return this queue's backends by their aliases. An alias that is broken is logged and left out."""
+    """Return the backends of TASKS that keep their tasks in pgqueue, by alias.
+
+    An alias whose backend cannot be imported or made is logged and left out.
+    """
     found = {}
     for alias, params in task_backends.settings.items():
         try:

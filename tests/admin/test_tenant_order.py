@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from django.test import Client
 
-from django_pgqueue import NewMessage, channel_set, dequeue, enqueue_many, retry
+from django_pgqueue import NewMessage, channel_set, dequeue, enqueue_many, handler_pause, retry
 from django_pgqueue.models import Channel
 from tests.admin.conftest import act, address
 from tests.admin.tenant_page import page_of, part
@@ -25,6 +25,17 @@ def test_the_order_says_what_it_holds_up(admin_client: Client, tenant: Channel) 
         rf"2 ready messages wait for it\. Message {delivery.id} is delivered again in (9 min \d+ s|10 min)\.",
         part(admin_client.get(page_of(tenant)).text, "limits"),
     )
+
+
+def test_the_order_says_that_its_message_waits_for_a_limit(admin_client: Client, tenant: Channel) -> None:
+    channel_set(channel="acme", ordered=True)
+    handler_pause("h", reason="the service is down")
+    first, *_ = enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(3))
+    assert not dequeue(limit=5)
+    text = f"2 ready messages wait for it. Message {first.id} waits for a shared limit."
+    page = admin_client.get(page_of(tenant)).text
+    assert text in part(page, "limits")
+    assert f"message {first.id} holds it, because it waits for the handler h" in page
 
 
 def test_a_held_message_says_until_when(admin_client: Client, tenant: Channel) -> None:

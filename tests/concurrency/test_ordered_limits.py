@@ -10,6 +10,7 @@ from tests.support.verbs import (
     drain,
     enqueue,
     enqueue_many,
+    fill,
     limit_set,
     make_channel,
     retry,
@@ -114,6 +115,60 @@ def test_a_channel_that_is_not_ordered_any_more_lets_it_wait_alone(session: Sess
 
     assert [lease.id for lease in dequeue(session, 10)] == [second]
     assert one(session, "SELECT held_until IS NULL AND waits_for >= 0 FROM pgqueue_message WHERE id = %s", first)
+
+
+def test_a_message_that_was_made_ready_before_the_channel_was_ordered_keeps_no_place_from_it(session: Session) -> None:
+    """It stands behind the one that waits. Each would wait for the other, and the channel would stand still."""
+    make_channel(session, "default")
+    make_channel(session, "other", queue="elsewhere", ordered=True)
+    limit_set(session, "stripe", max_concurrency=1)
+    [first] = send(session, "default")
+    tick(session)
+    assert one(session, "SELECT promoted_for > 0 FROM pgqueue_message WHERE id = %s", first)
+    send(session, "other", queue="elsewhere")
+    blocker = dequeue(session, queue="elsewhere")
+    make_channel(session, "default", ordered=True)
+    [urgent] = send(session, "default", priority=5)
+    assert dequeue(session, 10) == []
+    assert column(session, WAITING) == [urgent]
+    settle(session, blocker)
+
+    assert [lease.id for lease in drain(session)] == [urgent, first]
+
+
+def test_a_message_that_waits_since_the_channel_was_ordered_before_comes_first(session: Session) -> None:
+    """Its channel was without order for a while, and another message of it was made ready then."""
+    make_channel(session, "default", ordered=True)
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    [first] = send(session, "default")
+    assert dequeue(session, 10) == []
+    make_channel(session, "default", ordered=False)
+    [urgent] = send(session, "default", priority=5)
+    session.execute("SELECT pgqueue_limit_resume('stripe')")
+    tick(session)
+    assert column(session, WAITING) == [first]
+    make_channel(session, "default", ordered=True)
+
+    assert [lease.id for lease in drain(session)] == [first, urgent]
+
+
+def test_a_channel_at_its_limit_that_was_ordered_before_keeps_no_place_from_others(session: Session) -> None:
+    """Its lane still names the message that waited while it was ordered."""
+    make_channel(session, "default", ordered=True)
+    make_channel(session, "other")
+    limit_set(session, "stripe", max_concurrency=1)
+    session.execute("SELECT pgqueue_limit_pause('stripe')")
+    send(session, "default")
+    assert dequeue(session, 10) == []
+    make_channel(session, "default", ordered=False)
+    session.execute("UPDATE pgqueue_channel SET changed_at = NULL")
+    fill(session, "default", 2)
+    assert len(dequeue(session, 10)) == 1
+    send(session, "other")
+    session.execute("SELECT pgqueue_limit_resume('stripe')")
+    tick(session)
+    assert [lease.channel for lease in dequeue(session, 10)] == ["other"]
 
 
 def test_those_behind_it_stay_in_their_order(session: Session) -> None:

@@ -109,7 +109,9 @@ def order_row(channel: Channel, reached: Reason | None, clock: datetime) -> Iter
     cost = ngettext("%s ready message waits for it.", "%s ready messages wait for it.", reached.facts["behind"])
     cost %= f"{reached.facts['behind']:,}"
     until = rendering.parsed(reached.facts["held_until"])
-    if until is not None:
+    if until is None:
+        cost += " " + _("Message %s waits for a shared limit.") % reached.facts["message"]
+    else:
         cost += " " + _("Message %(id)s is delivered again in %(time)s.") % {
             "id": reached.facts["message"],
             "time": rendering.duration(max(timedelta(0), until - clock)),

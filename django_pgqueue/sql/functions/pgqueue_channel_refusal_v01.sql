@@ -1,7 +1,8 @@
 -- Builds the refusal of a channel that is full (PGQ04), released (PGQ05) or busy (PGQ06). It names the channel and its
 -- queue.
 -- Caller: pgqueue_admit, pgqueue_arrive, pgqueue_missing_channel, pgqueue_reserve.
--- p_live: how many messages the channel holds; p_messages: how many more there are to enqueue.
+-- p_sqlstate: one of these three. p_live, p_messages: of a full channel, how many messages it holds, and how many more
+-- there are to enqueue.
 -- Locks: none.
 CREATE FUNCTION pgqueue_channel_refusal(p_sqlstate text, p_channel_id bigint, p_live bigint DEFAULT NULL,
     p_messages bigint DEFAULT 1)

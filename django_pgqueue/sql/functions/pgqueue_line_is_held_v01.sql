@@ -1,8 +1,8 @@
--- Returns whether a channel may wait in the line of a queue that a walk over it has not met: another transaction holds
--- its lane, or folds its arrival.
+-- Returns whether the line of a queue may have a channel that the caller could not visit, because another transaction
+-- holds its lane, or folds its arrival.
 -- Caller: pgqueue_take_by_share.
--- p_lane_seq, p_fresh_seq: where the line begins; p_seen: the channels of the lanes that the walk has met, and holds.
--- Arrivals that came since the caller folded count, too.
+-- p_lane_seq, p_fresh_seq: where the line begins; p_seen: the channels of the lanes that the caller has visited, and
+-- holds. Arrivals that came since the caller folded count, too.
 -- Locks: none. The callers pin the plans.
 CREATE FUNCTION pgqueue_line_is_held(p_queue text, p_lane_seq bigint, p_fresh_seq bigint, p_seen bigint[])
 RETURNS boolean

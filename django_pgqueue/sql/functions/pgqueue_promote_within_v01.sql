@@ -59,17 +59,11 @@ BEGIN
         END IF;
         v_channel_id := v_turn.channel_id;
         v_most := least(v_free, v_left);
-        v_new := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.waits_for = p_limit_id AND m.channel_id = v_channel_id AND m.dequeue_at <= p_now
-                AND (p_queue IS NULL OR p_queue = v_turn.queue)
-            ORDER BY -m.priority, m.dequeue_at, m.id
-            LIMIT CASE
-                WHEN v_turn.parked THEN greatest(0, v_turn.weight - (SELECT count(*) FROM pgqueue_message AS a
-                    WHERE a.promoted_for = p_limit_id AND a.channel_id = v_channel_id))
-                ELSE v_most
-            END
-            FOR UPDATE SKIP LOCKED);
+        v_new := CASE
+            WHEN p_queue IS NULL OR p_queue = v_turn.queue THEN pgqueue_lock_waiting(
+                p_limit_id, v_channel_id, v_most, CASE WHEN v_turn.parked THEN v_turn.weight END, p_now)
+            ELSE '{}'
+        END;
         v_short := false;
         IF v_turn.parked IS NOT TRUE AND num_nonnulls(v_room.cost, v_room.tokens) > 0 THEN
             SELECT p.ids, p.cost, p.ids <> v_new INTO v_new, v_cost, v_short FROM pgqueue_pay(

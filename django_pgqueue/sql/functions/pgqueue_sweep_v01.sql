@@ -4,7 +4,9 @@
 -- The maintenance of a worker runs it each few seconds; cron may, through manage.py sweepqueue or pg_cron. It takes at
 -- most p_limit leases a call. Dequeues do a little of it by themselves (pgqueue_bring_back). p_waiting: warn when a
 -- message has been ready for longer than this. It writes its findings to the server log, and also ticks.
--- Returns counts.
+-- Returns counts. retried, poisoned, cancelled: messages with an expired lease; promoted: messages that were made
+--   ready, also those that waited for a shared limit or their order key; not_picked_up: queues with a message that
+--   waits for longer than p_waiting; resumed: channels, queues and shared limits whose pause has ended.
 -- Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
 RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer,

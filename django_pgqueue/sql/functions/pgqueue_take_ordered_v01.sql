@@ -1,10 +1,10 @@
--- Takes the message of an ordered channel whose turn it is: the one that was delivered last, until it is settled for
--- good; then the first one that is ready.
+-- Takes the message of an ordered channel whose turn it is: the one that was taken last, if it is ready again after a
+-- failure, a deferral, or a wait for a shared limit; else the first one that is ready.
 -- Caller: pgqueue_take_turn.
--- The caller holds the channel's lane, and pgqueue_allowance has seen that no message is leased, and that the one
--- delivered last is not held. p_current_id: the message that was delivered last; p_rank, p_at, p_key: no ready message
--- sorts before this key, except those whose arrivals are not folded yet; p_among: take it only if it is one of these,
--- because a later one must not overtake it.
+-- The caller holds the channel's lane, and pgqueue_allowance has seen that no message is leased, and that the one taken
+-- last holds the channel no longer. p_current_id: the message that was taken last; p_rank, p_at, p_key: no ready
+-- message sorts before this key, except those whose arrivals are not folded yet; p_among: take it only if it is one of
+-- these, because a later one must not overtake it.
 -- Another fold may hold the arrival of an earlier message, or it can wait: so this call reads the channel's arrivals.
 -- Returns ids: the message, locked; none, if another transaction holds it, if it is not one of p_among, if it is held,
 --   or if a dead letter has to pause the channel first. current_id: the message that holds the channel from now on.

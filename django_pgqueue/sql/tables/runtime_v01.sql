@@ -93,7 +93,8 @@ CREATE TYPE pgqueue_delivery AS (
 -- debt         next_at may be ahead of the clock by so many tokens beyond the burst, because messages have cost more
 --              than the bucket had; NULL: by none
 -- lease_floor  no live lease of the channel is older than this
--- current_id   of an ordered channel: the message that was delivered last; until it is settled, no other one is
+-- current_id   of an ordered channel: the message that was taken last. Until it is settled, no other one is delivered,
+--              also while it waits for a shared limit
 CREATE SEQUENCE pgqueue_lane_seq;
 CREATE TABLE pgqueue_lane (
     seq bigint NOT NULL DEFAULT 0,

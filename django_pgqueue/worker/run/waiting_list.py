@@ -99,7 +99,7 @@ class WaitingList:
         return bool(following)
 
     def drop(self, lost: Delivery) -> bool:
-        """Remove a message whose lease is lost. Returns whether it was waiting."""
+        """Remove this very delivery, whose lease is lost. Returns whether it was waiting here."""
         with self.lock:
             for place, delivery in enumerate(self._waiting):
                 if delivery is lost:

@@ -138,7 +138,7 @@ class LeaseReclaimer:
         self._inbox.put(abandoned)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that settles the leases which ``put`` has queued."""
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:

@@ -119,7 +119,7 @@ DEFECTS = (
     ),
     defect("messages try before the pause is over", "limit_room", "> p_now THEN 0", "> p_now THEN 1", "I22"),
     defect(
-        "a message that waits for a breaker uses an attempt", "take_places", "waits_for = CASE",
-        "attempts = m.attempts + 1, waits_for = CASE", "I22", "I4",
+        "a message that waits for a breaker uses an attempt", "take_places", "waits_for = u.limit_id",
+        "attempts = m.attempts + 1, waits_for = u.limit_id", "I22", "I4",
     ),
 )  # fmt: skip
