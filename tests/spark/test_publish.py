@@ -16,6 +16,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.publish.job import LOCK
+from django_pgqueue.spark.publish.store_errors import StoreAddress
 from django_pgqueue.spark.source import Source
 from tests.spark.object_store import BUCKET, KEY, SECRET, ObjectStore
 from tests.spark.published import check_copy, ids_by_commit, ids_in_folder, merge_all, publish
@@ -257,6 +258,11 @@ def test_an_error_of_the_store_is_one_sentence_without_credentials(
     assert said in shown.err
     assert shown.err.count("\n") == 1
     assert not [secret for secret in (KEY, SECRET, "canary-in-url") if secret in shown.err + shown.out]
+
+
+def test_a_text_of_the_store_that_is_not_known_hides_the_keys(store: ObjectStore) -> None:
+    said = StoreAddress("s3://bucket/lake", "bucket").said(OSError(f"AWS Error TEAPOT: {KEY} signed by {SECRET}\nno"))
+    assert said == "s3://bucket/lake cannot be read or written: AWS Error TEAPOT: ******** signed by ******** no"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -115,7 +115,10 @@ def test_a_run_that_is_ended_at_any_request_is_continued_by_the_next(
     command = [sys.executable, "-m", "django_pgqueue.spark", *arguments(changed, store, prefix)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, said = process.communicate(timeout=120)
-    assert process.returncode in (-signal.SIGKILL, 143, 0), (step, said)
+    if requests >= step:
+        # A signal that arrives with the last request may find the work done.
+        expected = {-signal.SIGKILL} if sent == signal.SIGKILL else {143, 0}
+        assert process.returncode in expected, (step, said)
     store.reset()
 
     reader.look()
