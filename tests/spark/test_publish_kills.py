@@ -93,11 +93,24 @@ def test_between_any_two_requests_a_commit_is_whole_and_no_row_is_missing(
 
 
 @pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("sent", "steps"),
+    [
+        pytest.param(signal.SIGKILL, range(1, 6), id="killed-early"),
+        pytest.param(signal.SIGKILL, range(6, REQUESTS), id="killed-late"),
+        pytest.param(signal.SIGTERM, range(1, REQUESTS), id="terminated"),
+    ],
+)
 def test_a_run_that_is_ended_at_any_request_is_continued_by_the_next(
-    changed: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, sent: signal.Signals, answered: bool
+    changed: ParquetLake,
+    store: ObjectStore,
+    prefix: str,
+    tmp_path: Path,
+    sent: signal.Signals,
+    steps: range,
+    answered: bool,
 ) -> None:
-    step, requests = random.randrange(1, REQUESTS), 0
+    step, requests = random.choice(steps), 0
     reader = Reader(store, prefix)
 
     def end(environ: dict[str, Any]) -> None:
