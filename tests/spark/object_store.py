@@ -56,18 +56,23 @@ class ObjectStore:
 
     def _respond(self, environ: dict[str, Any], start: Start) -> Answer:
         if self.answer is not None:
-            status, kind, body = self.answer
-            start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
-            return [body]
+            return self._refuse(self.answer, start)
         if environ["REQUEST_METHOD"] not in WRITES or (self.before is None and self.after is None):
             return self._app(environ, start)
         with self._one_at_a_time:
             if self.before is not None:
                 self.before(environ)
+            if self.answer is not None:
+                return self._refuse(self.answer, start)
             answer = self._app(environ, start)
             if self.after is not None:
                 self.after(environ)
             return answer
+
+    def _refuse(self, answer: tuple[str, str, bytes], start: Start) -> Answer:
+        status, kind, body = answer
+        start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return [body]
 
     def damage(self, path: str) -> None:
         """Change the content of an object, ``/bucket/key``, where the server keeps it."""

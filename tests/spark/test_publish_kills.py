@@ -143,21 +143,25 @@ def test_a_run_that_is_ended_at_any_request_is_continued_by_the_next(
     assert not list(changed.control.glob("publishing/pgqueue-spark-*")), step
 
 
-def test_a_file_that_was_uploaded_before_the_kill_is_not_uploaded_again(
+def test_a_file_that_was_uploaded_before_a_run_failed_is_not_uploaded_again(
     changed: ParquetLake, store: ObjectStore, prefix: str
 ) -> None:
-    copied: list[str] = []
-
-    def fail_at_the_commit(environ: dict[str, Any]) -> None:
+    def refuse_the_commit(environ: dict[str, Any]) -> None:
         if "/commits/" in environ["PATH_INFO"]:
             store.answer = ("403 Forbidden", "application/xml", b"<Error><Code>AccessDenied</Code></Error>")
 
-    store.after = fail_at_the_commit
+    store.before = refuse_the_commit
     assert publish(changed, store, prefix) == 1
     store.reset()
-    store.before = lambda environ: copied.append(environ["PATH_INFO"])
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == OLD
+    requests: list[tuple[str, str]] = []
+    store.before = lambda environ: requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
+
     assert publish(changed, store, prefix) == 0
-    assert not [path for path in copied if path.endswith(".parquet") and "00000006" in path and "uploading" not in path]
+
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == NEW
+    assert requests
+    assert not [path for method, path in requests if method != "DELETE" and path.endswith(".parquet")]
 
 
 def test_readers_beside_publications_miss_no_row(tmp_path: Path, store: ObjectStore, prefix: str, lake: Path) -> None:

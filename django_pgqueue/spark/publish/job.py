@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """``since``: older days are left as they are. ``check``: see `plan.candidates`."""
+    """``since``: of older days, the target keeps what its commit lists. ``check``: see `plan.candidates`."""
 
     since: date = date.min
     check: str = "new"
@@ -80,15 +80,17 @@ def plan_run(
     """Return the newest commit, and what to do to make the target a copy of it. Reads files of the target."""
     head = lake.head
     committed = committed_files(lake, head.number)
-    wanted = {
-        path: replace(file, staged="")
-        for path, file in committed.items()
-        if file.day >= options.since or present.get(path) == file.bytes
+    wanted = {path: replace(file, staged="") for path, file in committed.items() if file.day >= options.since}
+    # The lake may have removed older days, or merged their files before.
+    wanted |= {
+        path: file
+        for path, file in mirror.files.items()
+        if file.day < options.since and present.get(path) == file.bytes
     }
     good, unknown = plan.candidates(wanted, present, mirror.files, options.check)
     digests = in_parallel(lambda path: (path, target.digest(path)), unknown)
     good |= {path for path, digest in digests if digest == digest_of(lake, unknown[path])}
-    return head, plan.compare(wanted, present, good, options.since)
+    return head, plan.compare(wanted, present, good)
 
 
 def digest_of(lake: ParquetLake, file: LakeFile) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
 
-from django_pgqueue.spark.lake.commit import LakeFile, day_of
+from django_pgqueue.spark.lake.commit import LakeFile
 from django_pgqueue.spark.publish.target import uploading
 from django_pgqueue.spark.schema import TABLES
 
@@ -42,15 +41,13 @@ class Publication:
         return sorted(gone & {folder_of(file.path) for file in (*self.uploads, *self.replacements)})
 
 
-def compare(
-    wanted: Mapping[str, LakeFile], present: Mapping[str, int], good: Collection[str], since: date
-) -> Publication:
+def compare(wanted: Mapping[str, LakeFile], present: Mapping[str, int], good: Collection[str]) -> Publication:
     """Return what there is to do.
 
-    ``wanted``: the files of the lake by path. ``present``: the sizes of the files of the target by path. ``good``:
-    the paths there whose content is known to be right. ``since``: older files of the target stay.
+    ``wanted``: the files that the target is to have, by path. ``present``: the sizes of the files of the target by
+    path. ``good``: the paths there whose content is known to be right.
     """
-    gone = [path for path in present if is_data(path) and path not in wanted and day_of_path(path) >= since]
+    gone = [path for path in present if is_data(path) and path not in wanted]
     replaced = {folder_of(path) for path in gone}
     there, uploads, replacements = [], [], []
     for path, file in sorted(wanted.items()):
@@ -95,14 +92,6 @@ def is_data(path: str) -> bool:
 def folder_of(path: str) -> str:
     """Return the folder of a file."""
     return path.rpartition("/")[0]
-
-
-def day_of_path(path: str) -> date:
-    """Return the day of a data file; the newest possible one if the folder is of no day, so that the file goes."""
-    try:
-        return day_of(folder_of(path))
-    except ValueError:
-        return date.max
 
 
 def total_bytes(files: Iterable[LakeFile]) -> int:
