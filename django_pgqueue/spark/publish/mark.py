@@ -17,7 +17,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PublishedLake:
-    """What the target has. ``marked``: it has the mark of this lake. ``newest``: its newest commit, ``text``: the
+    """The content of the target. ``marked``: it has the mark of this lake. ``newest``: its newest commit, ``text``: the
     content of that file; number 0 and "" when there is none.
     """
 

@@ -15,7 +15,7 @@ LONGEST_COPY_BYTES = 5 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one run has to do. A file is in exactly one of ``there``, ``uploads`` and ``replacements``.
+    """The work of one run. A file is in exactly one of ``there``, ``uploads`` and ``replacements``.
 
     ``there``: files that the target has. ``uploads``: files to upload to their places. ``replacements``: files of
     days whose files are replaced; they are uploaded beside, those of ``beside`` are there already. ``gone``: the paths

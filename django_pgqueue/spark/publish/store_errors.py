@@ -11,7 +11,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 LONGEST_DETAIL_CHARACTERS = 300
-# What the errors of AWS's library have, in the order in which they are looked for.
+# Parts of the errors of AWS's library, in the order in which they are looked for.
 NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|Bucket '[^']*' not found", re.IGNORECASE)
 WRONG_KEY = re.compile(
     r"INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch|INVALID_CLIENT_TOKEN_ID"
