@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "check that the lake is whole",
     "rollup": "compute the metrics of the days that changed",
     "compact": "merge small files of the lake",
+    "publish": "copy what is new in the lake to an object store",
     "report": "write a page with plots",
     "erase": "remove all rows of a channel",
     "redrive": "put dead letters back into their queues",

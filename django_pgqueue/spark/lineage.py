@@ -52,6 +52,7 @@ FLOWS = {
     ),
     "compact": Flow(reads_lake=LAKE, writes_lake=LAKE),
     "erase": Flow(reads_lake=LAKE, writes_lake=LAKE),
+    "publish": Flow(reads_lake=LAKE),
     "report": Flow(reads_lake=("metrics", "forecast")),
     "redrive": Flow(reads_database=("pgqueue_dead_letter",), writes_database=("pgqueue_message",)),
     "simulate": Flow(reads_lake=(*MESSAGES, "channel")),

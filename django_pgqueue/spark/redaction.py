@@ -1,4 +1,7 @@
-"""Remove the password of the source from texts. `django_pgqueue.redaction` does more, and needs Django."""
+"""Remove the password of the source, and the keys of an object store, from texts.
+
+`django_pgqueue.redaction` does more, and needs Django.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ HIDDEN = "********"
 # A secret of at least this length is also removed inside a longer word.
 UNMISTAKABLE_CHARACTERS = 8
 VARIABLES = ("PGPASSWORD", "PGQUEUE_SOURCE", "DATABASE_URL")
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]{0,256}:)([^\s/'\"]{1,1024})@")
 KEYWORD = re.compile(r"(\bpassword\s{0,4}=\s{0,4})('(?:[^'\\]|\\.)*+'|[^\s'\"&]+)", re.IGNORECASE)
@@ -27,8 +31,8 @@ def redact_secrets(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_of(*texts: str) -> set[str]:
-    """Return the passwords in these texts and in the environment, in all spellings."""
-    found = {os.environ["PGPASSWORD"]} if os.environ.get("PGPASSWORD") else set()
+    """Return the passwords in these texts, and those and the keys in the environment, in all spellings."""
+    found = {value for name in ("PGPASSWORD", *KEYS) if (value := os.environ.get(name))}
     for text in (*texts, *(os.environ.get(name, "") for name in VARIABLES[1:])):
         found.update(_passwords(text))
     return found | {spelling(secret) for secret in found for spelling in (quote, quote_plus, _quoted)}

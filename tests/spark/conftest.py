@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from django_pgqueue.spark.source import Source
+    from tests.spark.object_store import ObjectStore
 
 SMALL = {
     "spark.sql.shuffle.partitions": "2",
@@ -87,3 +89,26 @@ def database(dsn: str, connect: Connect) -> psycopg.Connection[Any]:
 def lake(tmp_path: Path) -> Path:
     """Where a lake may be made."""
     return tmp_path / "lake"
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[ObjectStore]:
+    """One server of the S3 protocol for all tests of this process, with an empty bucket."""
+    from tests.spark.object_store import BUCKET, ObjectStore
+
+    with ObjectStore().serving() as store:
+        request = urllib.request.Request(f"{store.endpoint}/{BUCKET}", method="PUT")
+        urllib.request.urlopen(request).close()
+        yield store
+
+
+@pytest.fixture
+def store(s3_server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """The server, with the credentials for it in the environment."""
+    from tests.spark.object_store import KEY, SECRET
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    yield s3_server
+    s3_server.reset()

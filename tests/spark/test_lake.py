@@ -15,7 +15,7 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import NOTHING
-from django_pgqueue.spark.lake.publish import publish
+from django_pgqueue.spark.lake.placing import place
 from django_pgqueue.spark.lake.writing import Writing
 
 DAY = "day=2026-03-14"
@@ -106,7 +106,7 @@ def test_finishing_a_commit_again_changes_nothing(lake: Path) -> None:
     commit(made, 5)
     before = made.files("archive")
 
-    publish(made, made.head)
+    place(made, made.head)
 
     assert made.files("archive") == before
 

@@ -86,7 +86,7 @@ class LakeFolder:
         return self.head.state
 
     def commit_numbers(self) -> list[int]:
-        """Return the numbers of all commits, the oldest first, with the one that is being published."""
+        """Return the numbers of all commits, the oldest first, with the one whose files are being placed."""
         names = (name[:-5].removesuffix(PREPARED) for name in os.listdir(self.commits))
         return sorted({int(name) for name in names if name.isdigit()})
 

@@ -31,7 +31,7 @@ class ParquetLake(LakeFolder):
         Raises PipelineError when there is no lake, when a newer version wrote it, or when it cannot be read.
         """
         if "://" in str(path) or ":/" in str(path):
-            raise PipelineError(f"{path} is no folder: object stores are not supported, a lake is in a file system.")
+            raise PipelineError(f"{path} is no folder: object stores can have a copy of a lake only, see publish.")
         lake = cls(Path(path).resolve())
         if not lake.control.joinpath("lake.json").exists():
             if not create:

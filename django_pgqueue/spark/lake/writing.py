@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import durable, publish
+from django_pgqueue.spark.lake import durable, placing
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
@@ -128,7 +128,7 @@ class Writing:
             state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
         )
         self._decide(commit)
-        publish.publish(self.lake, commit)
+        placing.place(self.lake, commit)
         return commit
 
     def _decide(self, commit: Commit) -> None:
@@ -147,7 +147,7 @@ class Writing:
         """Make the folder that a partition's is exchanged for, of staged files and of those that stay there."""
         gathered = self.folder / GATHERED / str(number) / folder
         kept = [self.lake.path / folder / name for name in self._present(folder) if f"{folder}/{name}" in keep]
-        publish.gather(gathered, [(self.lake.path / file.staged, file.name) for file in files], kept)
+        placing.gather(gathered, [(self.lake.path / file.staged, file.name) for file in files], kept)
         relative = gathered.relative_to(self.lake.path).as_posix()
         return [dataclasses.replace(file, staged=f"{relative}/{file.name}") for file in files]
 
@@ -191,17 +191,19 @@ def count_rows(
 
 
 @contextmanager
-def lake_lock(lake: LakeFolder) -> Iterator[None]:
-    """Hold the lock of the lake. Raises LakeBusy when another process of this machine holds it for longer than
-    LOCK_SECONDS: a compaction holds it for a moment only.
+def lake_lock(lake: LakeFolder, name: str = "lock", held_by: str = "is being written") -> Iterator[None]:
+    """Hold the lock of the lake, or another one of it. Raises LakeBusy when another process of this machine holds it
+    for longer than LOCK_SECONDS: a compaction holds it for a moment only.
+
+    ``held_by``: what the run that has this lock does to the lake.
     """
     deadline = time.monotonic() + LOCK_SECONDS
-    with open(lake.control / "lock", "a+") as file:
+    with open(lake.control / name, "a+") as file:
         while not _take(file):
             if time.monotonic() > deadline:
                 file.seek(0)
                 raise LakeBusy(
-                    f"The lake in {lake.path} is being written by another run (pid {file.read().strip() or '?'}): "
+                    f"The lake in {lake.path} {held_by} by another run (pid {file.read().strip() or '?'}): "
                     "wait until it is done."
                 )
             time.sleep(0.02)
@@ -230,6 +232,7 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
         right = Writing(lake)
         with errors_in_one_line():
             tidy(lake)
+            lake.staging.mkdir(exist_ok=True)  # an object store keeps no empty folder
             for folder in lake.staging.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
             right.folder.mkdir()
@@ -237,13 +240,13 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
             yield right
         finally:
             # Committed files that could not be moved exist only in this folder, so it is kept.
-            if not publish.unpublished(lake, lake.head):
+            if not placing.unplaced(lake, lake.head):
                 shutil.rmtree(right.folder, ignore_errors=True)
 
 
 def tidy(lake: LakeFolder) -> None:
     """Complete the newest commit, whose run may have been killed, and write the README of the lake if it is missing."""
-    publish.publish(lake, lake.head)
+    placing.place(lake, lake.head)
     for number in lake.commit_numbers():
         lake.prepared_path(number).unlink(missing_ok=True)
     readme = lake.path / README
@@ -266,10 +269,10 @@ def settle(lake: LakeFolder) -> None:
     Raises PipelineError if another run has the lock for MOVING_TIMEOUT_SECONDS.
     """
     deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
-    while publish.unpublished(lake, lake.head):
+    while placing.unplaced(lake, lake.head):
         try:
             with lake_lock(lake):
-                publish.publish(lake, lake.head)
+                placing.place(lake, lake.head)
         except PipelineError:
             # Another run holds the lock, and is moving the files.
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Publish a commit: make the folders hold what it says, so that a program that reads the folders is never misled.
+"""Place the files of a commit, so that a program that reads the folders is never misled.
 
 Such a program lists a folder and opens the files one by one. It does not know of commits. So new rows are added by the
 rename of a whole file, and the commit file follows when all are there. Rows that are replaced are replaced in one step,
@@ -17,13 +17,13 @@ from django_pgqueue.spark.lake.commit import Commit
 from django_pgqueue.spark.lake.folder import LakeFolder
 
 
-def publish(lake: LakeFolder, commit: Commit) -> None:
+def place(lake: LakeFolder, commit: Commit) -> None:
     """Move, exchange and remove files until the folders match a commit. Repeating it changes nothing."""
     exchange_partitions(lake, commit)
     for file in commit.files:
-        staged = lake.path / file.staged
-        if staged.exists():
-            durable.move(staged, lake.path / file.path)
+        # A merged commit does not say where its files were.
+        if file.staged and (lake.path / file.staged).exists():
+            durable.move(lake.path / file.staged, lake.path / file.path)
     for folder in {
         lake.path / path for file in commit.files for path in (file.table, f"{file.table}/{file.partition}")
     }:
@@ -48,11 +48,11 @@ def exchange_partitions(lake: LakeFolder, commit: Commit) -> None:
             durable.sync_to_disk((lake.path / folder).parent)
 
 
-def unpublished(lake: LakeFolder, commit: Commit) -> bool:
-    """Return whether a run that decided on a commit could not publish all of it yet."""
+def unplaced(lake: LakeFolder, commit: Commit) -> bool:
+    """Return whether a run that decided on a commit could not place all of its files yet."""
     return (
         not lake.is_confirmed(commit.number)
-        or any((lake.path / file.staged).exists() for file in commit.files)
+        or any(file.staged and (lake.path / file.staged).exists() for file in commit.files)
         or any((lake.path / path).exists() for path in commit.vanished)
     )
 

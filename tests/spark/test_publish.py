@@ -1,0 +1,294 @@
+"""Publishing: the copy in an object store has what the lake has, and no other lake's copy is touched."""
+
+from __future__ import annotations
+
+import json
+import socket
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake.writing import lake_lock
+from django_pgqueue.spark.publish.job import LOCK
+from django_pgqueue.spark.publish.store_errors import StoreAddress
+from django_pgqueue.spark.source import Source
+from tests.spark.object_store import BUCKET, KEY, SECRET, ObjectStore
+from tests.spark.published import check_copy, ids_by_commit, ids_in_folder, merge_all, publish
+from tests.spark.rows import fill_archive, fill_dead_letters
+from tests.spark.test_compact import NEXT_DAY, add
+from tests.support.sessions import Session as Database
+
+DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+WRONG_KEY = b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix of the bucket that no other test has."""
+    return f"lakes/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def made(lake: Path) -> ParquetLake:
+    """A lake with three files of a day and one of the next."""
+    made = ParquetLake.open(lake, create=True)
+    for n in range(3):
+        add(made, range(n * 10, n * 10 + 10))
+    add(made, range(30, 40), NEXT_DAY)
+    return made
+
+
+def test_the_copy_has_what_the_lake_has_and_nothing_is_uploaded_again(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish(made, store, prefix) == 0
+    assert "has commit 4: uploaded 4 files" in capsys.readouterr().out
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+    writes: list[str] = []
+    store.before = lambda environ: writes.append(environ["PATH_INFO"])
+    assert publish(made, store, prefix) == 0
+    assert "uploaded 0 files, 0 bytes; 4 were there; deleted 0." in capsys.readouterr().out
+    assert writes == []
+
+    add(made, range(40, 50), NEXT_DAY)
+    assert publish(made, store, prefix) == 0
+    assert "uploaded 1 files" in capsys.readouterr().out
+    assert len([path for path in writes if path.endswith(".parquet")]) == 1
+
+
+def test_exports_rollups_and_compactions_between_two_publications(
+    source: Source, database: Database, lake: Path, store: ObjectStore, prefix: str, tmp_path: Path
+) -> None:
+    for n in range(3):
+        fill_archive(database, 50)
+        fill_dead_letters(database, 5)
+        export(source, lake)
+        assert main(["rollup", "--lake", str(lake)]) == 0
+        made = ParquetLake.open(lake)
+        if n == 1:
+            merge_all(made)
+        assert publish(made, store, prefix) == 0
+        check_copy(made, store, prefix, tmp_path / f"copy-{n}")
+    files, root = store.files(), f"{BUCKET}/{prefix}"
+    ids = pq.read_table(lake / "archive")["id"].to_pylist()
+    assert ids_by_commit(files, root) == sorted(ids)
+    assert ids_in_folder(files, root) == dict.fromkeys(ids, 1)
+    assert pq.read_table(f"{root}/metrics", filesystem=files).equals(pq.read_table(lake / "metrics"))
+
+
+def test_a_dry_run_says_it_and_writes_nothing(
+    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert publish(made, store, prefix, "--dry-run") == 0
+    assert "Would upload 4 files" in capsys.readouterr().out
+    assert store.content(prefix) == {}
+    publish(made, store, prefix)
+    merge_all(made)
+    before = store.content(prefix)
+    capsys.readouterr()
+
+    assert publish(made, store, prefix, "--dry-run") == 0
+
+    assert "Would upload 1 files" in (said := capsys.readouterr().out)
+    assert "delete 3, and replace 1 days." in said
+    assert store.content(prefix) == before
+
+
+@pytest.mark.parametrize(("check", "repaired"), [("size", False), ("new", False), ("all", True)])
+def test_the_full_check_finds_a_damaged_copy_and_uploads_it_again(
+    made: ParquetLake, store: ObjectStore, prefix: str, check: str, repaired: bool
+) -> None:
+    publish(made, store, prefix)
+    path = made.files("archive")[1]
+    there = path.relative_to(made.path).as_posix()
+    with store.files().open_output_stream(f"{BUCKET}/{prefix}/{there}") as stream:
+        stream.write(bytes(path.stat().st_size))
+
+    assert publish(made, store, prefix, "--check", check) == 0
+
+    assert (store.content(prefix)[there] == path.read_bytes()) == repaired
+
+
+def test_a_copy_of_another_size_is_uploaded_again(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
+) -> None:
+    publish(made, store, prefix)
+    there = made.files("archive")[1].relative_to(made.path).as_posix()
+    with store.files().open_output_stream(f"{BUCKET}/{prefix}/{there}") as stream:
+        stream.write(b"PAR1")
+    assert publish(made, store, prefix) == 0
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+
+def test_a_file_that_arrives_damaged_is_noticed(
+    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damage(environ: dict[str, Any]) -> None:
+        if environ["PATH_INFO"].endswith("00000003-0.parquet"):
+            store.after = None
+            store.damage(environ["PATH_INFO"])
+
+    store.after = damage
+    assert publish(made, store, prefix) == 1
+    assert "00000003-0.parquet is not what was uploaded (SHA-256 differs): run it again." in capsys.readouterr().err
+    assert publish(made, store, prefix) == 0
+
+
+def test_a_target_of_another_lake_or_of_other_files_is_refused(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(made, store, prefix)
+    other = ParquetLake.open(tmp_path / "other", create=True)
+    add(other, range(5))
+    before = store.content(prefix)
+    for options in ((), ("--dry-run",)):
+        assert publish(other, store, prefix, *options) == 1
+        said = capsys.readouterr().err
+        assert f"belongs to the lake {made.description.name}, and this one is {other.description.name}" in said
+    assert store.content(prefix) == before
+
+    assert publish(other, store, prefix.partition("/")[0]) == 1
+    assert "holds other files, and no published lake: give a prefix that is empty." in capsys.readouterr().err
+
+
+def test_an_old_copy_of_the_lake_is_refused(
+    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(made, store, prefix)
+    before = store.content(prefix)
+    path = made.commit_path(made.head.number)
+    text = path.read_text()
+    path.unlink()
+    assert publish(made, store, prefix) == 1
+    path.write_text(json.dumps(json.loads(text) | {"at": "2026-01-01T00:00:00+00:00"}))
+    assert publish(made, store, prefix) == 1
+    assert capsys.readouterr().err.count("restored from a backup, or is an old copy") == 2
+    assert store.content(prefix) == before
+
+
+def test_a_lake_whose_file_is_missing_or_damaged_is_refused(
+    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last, first = made.files("archive")[-1], made.files("archive")[0]
+    content = first.read_bytes()
+    first.write_bytes(bytes(len(content)))
+    assert publish(made, store, prefix) == 1
+    assert "is not as it was committed: see with verify what else is." in capsys.readouterr().err
+    first.unlink()
+    assert publish(made, store, prefix) == 1
+    assert f"{first} is missing" in capsys.readouterr().err
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == []
+
+    assert publish(made, store, prefix, "--since", "2026-03-15") == 0
+    assert last.relative_to(made.path).as_posix() in store.content(prefix)
+
+
+def test_days_before_since_stay_in_the_copy(made: ParquetLake, store: ObjectStore, prefix: str) -> None:
+    publish(made, store, prefix)
+    merge_all(made)
+    made.files("archive")[0].unlink()
+    add(made, range(40, 50), NEXT_DAY)
+
+    assert publish(made, store, prefix, "--since", "2026-03-15") == 0
+
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == list(range(50))
+    assert ids_in_folder(store.files(), f"{BUCKET}/{prefix}") == dict.fromkeys(range(50), 1)
+
+
+def test_two_publications_at_once_are_refused_and_an_export_is_not_held_up(
+    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lake_lock(made, LOCK):
+        assert publish(made, store, prefix) == 1
+    assert "is being published by another run (pid" in capsys.readouterr().err
+    with made.writing():
+        assert publish(made, store, prefix) == 0
+
+
+def test_a_compaction_while_files_are_uploaded_does_no_harm(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
+) -> None:
+    # More files than are uploaded at a time.
+    for n in range(40, 60):
+        add(made, range(n, n + 1))
+
+    def compact_once(environ: dict[str, Any]) -> None:
+        if environ["PATH_INFO"].endswith(".parquet"):
+            store.before = None
+            merge_all(made)
+
+    store.before = compact_once
+    assert publish(made, store, prefix) == 0
+    assert made.head.number == 25
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == list(range(60))
+    assert publish(made, store, prefix) == 0
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("to", "answer", "said"),
+    [
+        ("s3://no-such-bucket/lake", None, "There is no bucket no-such-bucket at http://127.0.0.1"),
+        (None, ("403 Forbidden", "application/xml", DENIED), "is denied: give credentials in the environment"),
+        (None, ("403 Forbidden", "application/xml", WRONG_KEY), "are wrong or expired: look at AWS_ACCESS_KEY_ID"),
+        (None, ("404 Not Found", "text/html", b"<html>no</html>"), "create it, or look at --to and --endpoint."),
+        (None, ("200 OK", "text/html", b"<html>welcome</html>"), "is not the mark of a published lake: look at"),
+        (None, ("405 Method Not Allowed", "text/html", b""), "does not answer as an object store does: look at"),
+        ("s3://key:canary-in-url@bucket/lake", None, "give credentials in the environment or in AWS's files"),
+        ("s4://bucket/lake", None, "pyarrow cannot open s4://bucket/lake: give s3://"),
+        ("bucket/lake", None, "--to is no URL of a folder"),
+    ],
+)
+def test_an_error_of_the_store_is_one_sentence_without_credentials(
+    made: ParquetLake,
+    store: ObjectStore,
+    prefix: str,
+    to: str | None,
+    answer: tuple[str, str, bytes] | None,
+    said: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    store.answer = answer
+    endpoint = [] if to and not to.startswith("s3:") else ["--endpoint", store.endpoint]
+    assert main(["publish", "--lake", str(made.path), "--to", to or f"s3://{BUCKET}/{prefix}", *endpoint]) == 1
+    shown = capfd.readouterr()
+    assert said in shown.err
+    assert shown.err.count("\n") == 1
+    assert not [secret for secret in (KEY, SECRET, "canary-in-url") if secret in shown.err + shown.out]
+
+
+def test_a_text_of_the_store_that_is_not_known_hides_the_keys(store: ObjectStore) -> None:
+    said = StoreAddress("s3://bucket/lake", "bucket").said(OSError(f"AWS Error TEAPOT: {KEY} signed by {SECRET}\nno"))
+    assert said == "s3://bucket/lake cannot be read or written: AWS Error TEAPOT: ******** signed by ******** no"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_store_that_cannot_be_reached_is_said(
+    made: ParquetLake, store: ObjectStore, scheme: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"{scheme}://127.0.0.1:{free.getsockname()[1]}"
+        assert main(["publish", "--lake", str(made.path), "--to", "s3://bucket/lake", "--endpoint", address]) == 1
+    assert f"{address} cannot be reached: look at --endpoint" in capsys.readouterr().err
+
+
+def test_a_folder_is_a_target_but_not_one_that_overlaps_the_lake(
+    made: ParquetLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["publish", "--lake", str(made.path), "--to"]
+    for folder in (made.path, made.path / "copy", tmp_path):
+        assert main([*command, folder.as_uri()]) == 1
+        assert "overlap: give another folder." in capsys.readouterr().err
+    assert main([*command, (tmp_path / "copy").as_uri()]) == 0
+    merge_all(made)
+    assert main([*command, (tmp_path / "copy").as_uri()]) == 0
+    assert sorted(pq.read_table(tmp_path / "copy/archive")["id"].to_pylist()) == list(range(40))
+    assert [path.name for path in tmp_path.glob("copy/_pgqueue/commits/*")] == ["00000005.json"]
