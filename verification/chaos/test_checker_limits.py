@@ -227,6 +227,24 @@ def test_i10_a_channel_that_is_not_served() -> None:
     assert "channel channel 2 waited for 6 messages of others until" in only(story, "I10")
 
 
+def test_i10_a_channel_whose_message_is_set_aside_has_had_its_turn() -> None:
+    """Its shared limit is full, and has a place again within the same call."""
+    story = Story()
+    story.run["concurrent_dequeues"] = 2
+    story.channel(1)
+    story.channel(2)
+    story.create(1, channel=2)
+    for message in range(2, 8):
+        if message == 5:
+            with story.transaction():
+                story.change(1, SCHEDULED, token=None, attempts=0, detail={"waits_for": 1})
+                story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
+        lived(story, message)
+    story.lease(1, "a")
+    story.complete(1)
+    assert violated(story) == {}
+
+
 def test_i10_equals_that_get_unequal_shares() -> None:
     story = Story()
     story.run |= {"concurrent_dequeues": 1000, "equal_channels": ["channel 1", "channel 2"]}

@@ -51,6 +51,9 @@ def i10_every_channel_has_its_turn(history: History, lives: Lives) -> Findings:
                 waiting_since.setdefault(row.channel, services)
             else:
                 ready[row.channel].discard(row.message)
+            if not ready[row.channel] and (row.detail or {}).get("waits_for") is not None:
+                # It had its turn, and was set aside; the same call may make it ready again.
+                waiting_since.pop(row.channel, None)
         for channel, count in served.items():
             waited = services - waiting_since.get(channel, services)
             if channel in free:
