@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_delete_dead", 1),
         InstallFunction("pgqueue_dequeue", 1),
         InstallFunction("pgqueue_dequeue_guarded", 1),
+        InstallFunction("pgqueue_dequeue_held", 1),
         InstallFunction("pgqueue_dequeue_many", 1),
         InstallFunction("pgqueue_dequeue_matching", 1),
         InstallFunction("pgqueue_dequeue_wait", 1),

@@ -2,8 +2,9 @@
 -- worker counts.
 -- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
--- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call, and one
--- message that the short way does not find, takes the long way (pgqueue_dequeue_many). Before a look at an empty line,
+-- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
+-- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find
+-- (pgqueue_dequeue_held). Before a look at an empty line,
 -- it brings back what can be served again; the many dequeues of idle consumers end there. A short line waits for
 -- nothing: arrivals that could wait may be of the same channels, and come first. Other arrivals that can wait are
 -- folded about once in eight messages, so that they need no ticker.
@@ -53,26 +54,25 @@ BEGIN
         v_back := v_back AND NOT v_fresh AND pgqueue_bring_back(p_queue, p_limit, v_now, p_worker) > 0;
         v_fresh := v_fresh OR v_back;
         IF NOT v_fresh THEN RETURN; END IF;
-        v_line.urgent := true;
+        v_line.urgent := v_back OR v_line.guarded;
+        PERFORM pgqueue_fold(p_queue, true, v_now) WHERE NOT v_line.urgent AND p_limit = 1;
     END IF;
     IF v_line.guarded AND p_limit = 1 THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_guarded(p_queue, p_lease, p_worker, v_back, v_line.lane_seq,
             v_line.fresh_seq, v_line.head, v_line.fresh_head, v_line.urgent, v_line.limits) AS d;
-        RETURN;
     ELSIF p_limit > 1 THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(
-            p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back) AS d;
-        RETURN;
+        RETURN QUERY SELECT * FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back);
     END IF;
-    IF v_line.urgent THEN
+    IF v_line.guarded OR p_limit > 1 THEN
+        RETURN;
+    ELSIF v_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
         IF v_line.head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
     LOOP
-        SELECT l.ctid AS place, l.seq, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
+        SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
             pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
-        INTO v_lane
-        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
             THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
         ORDER BY l.seq LIMIT 1
@@ -105,7 +105,8 @@ BEGIN
     IF FOUND THEN
         RETURN NEXT v_delivery;
     ELSIF v_id IS DISTINCT FROM 0 THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, false, v_back) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_held(p_queue, p_lease, p_worker, v_back, v_lane.place IS NULL AND
+            NOT v_line.limits, v_line.lane_seq, v_line.fresh_seq, v_line.head, v_line.fresh_head) AS d;
     END IF;
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
