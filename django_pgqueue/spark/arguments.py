@@ -6,6 +6,7 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from django_pgqueue.spark.source import Source
+
+
+def add_since(parser: ArgumentParser, why: str) -> None:
+    """Add the option for the first day: ``args.since``, a date. ``why``: the end of its help text."""
+    parser.add_argument(
+        "--since",
+        type=date.fromisoformat,
+        default=date.min,
+        metavar="DAY",
+        help=f"only this day and later ones, as 2026-11-21{why}",
+    )
 
 
 def add_lake(parser: ArgumentParser) -> None:

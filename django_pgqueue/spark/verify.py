@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from datetime import date
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_lake, add_source, named_source
+from django_pgqueue.spark.arguments import add_lake, add_since, add_source, named_source
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from django_pgqueue.spark.lake import LakeFile, ParquetLake
     from django_pgqueue.spark.source import Source
 
@@ -29,13 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
-    parser.add_argument(
-        "--since",
-        type=date.fromisoformat,
-        default=date.min,
-        metavar="DAY",
-        help="only this day and later ones, as 2026-11-21: for a lake whose old days were removed",
-    )
+    add_since(parser, ": for a lake whose old days were removed")
 
 
 def run(args: Namespace) -> int:

@@ -214,51 +214,6 @@ def test_i9_what_comes_back_during_a_call_may_be_taken_where_it_stood(came_back:
     assert len(violated(story).get("I9", [])) == overtakes
 
 
-def test_i10_a_channel_that_is_not_served() -> None:
-    story = Story()
-    story.run["concurrent_dequeues"] = 2
-    story.channel(1)
-    story.channel(2)
-    story.create(1, channel=2)
-    for message in range(2, 8):
-        lived(story, message)
-    story.lease(1, "a")
-    story.complete(1)
-    assert "channel channel 2 waited for 6 messages of others until" in only(story, "I10")
-
-
-def test_i10_a_channel_whose_message_is_set_aside_has_had_its_turn() -> None:
-    """Its shared limit is full, and has a place again within the same call."""
-    story = Story()
-    story.run["concurrent_dequeues"] = 2
-    story.channel(1)
-    story.channel(2)
-    story.create(1, channel=2)
-    for message in range(2, 8):
-        if message == 5:
-            with story.transaction():
-                story.change(1, SCHEDULED, token=None, attempts=0, detail={"waits_for": 1})
-                story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
-        lived(story, message)
-    story.lease(1, "a")
-    story.complete(1)
-    assert violated(story) == {}
-
-
-def test_i10_equals_that_get_unequal_shares() -> None:
-    story = Story()
-    story.run |= {"concurrent_dequeues": 1000, "equal_channels": ["channel 1", "channel 2"]}
-    story.channel(1)
-    story.channel(2)
-    with story.transaction():
-        for message in range(300):
-            story.create(message, channel=1 + message % 2)
-    for message in [*range(0, 300, 2), *range(1, 300, 2)]:
-        story.lease(message, f"token of {message}")
-        story.complete(message)
-    assert "equal channels got unequal shares: Jain's index 0.5" in only(story, "I10")
-
-
 def test_i11_a_message_that_comes_before_its_time() -> None:
     story = Story()
     story.create(1, status=SCHEDULED, due=story.now + 2 * SECOND)

@@ -1,4 +1,4 @@
-"""A violation is seen, and reported with its invariant and its place: shares of capacity."""
+"""A violation is seen, and reported with its invariant and its place: turns, and shares of capacity."""
 
 from __future__ import annotations
 
@@ -7,10 +7,52 @@ from typing import Any
 import pytest
 
 from verification.chaos.checker import check
-from verification.chaos.history.events import SCHEDULED
-from verification.chaos.story import Story, violated
+from verification.chaos.history.events import READY, SCHEDULED
+from verification.chaos.story import Story, lived, only, violated
 
 A, B = 1, 2
+
+
+def served_late(*, set_aside: bool) -> Story:
+    """Six messages of a channel are served before the only one of another, whose limit may be full at its turn."""
+    story = Story()
+    story.run["concurrent_dequeues"] = 2
+    story.channel(1)
+    story.channel(2)
+    story.create(1, channel=2)
+    for message in range(2, 8):
+        if set_aside and message == 5:
+            with story.transaction():
+                story.change(1, SCHEDULED, token=None, attempts=0, detail={"waits_for": 1})
+                story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
+        lived(story, message)
+    story.lease(1, "a")
+    story.complete(1)
+    return story
+
+
+def test_i10_a_channel_that_is_not_served() -> None:
+    story = served_late(set_aside=False)
+    assert "channel channel 2 waited for 6 messages of others until" in only(story, "I10")
+
+
+def test_i10_a_channel_whose_message_is_set_aside_has_had_its_turn() -> None:
+    """Its shared limit is full, and has a place again within the same call."""
+    assert violated(served_late(set_aside=True)) == {}
+
+
+def test_i10_equals_that_get_unequal_shares() -> None:
+    story = Story()
+    story.run |= {"concurrent_dequeues": 1000, "equal_channels": ["channel 1", "channel 2"]}
+    story.channel(1)
+    story.channel(2)
+    with story.transaction():
+        for message in range(300):
+            story.create(message, channel=1 + message % 2)
+    for message in [*range(0, 300, 2), *range(1, 300, 2)]:
+        story.lease(message, f"token of {message}")
+        story.complete(message)
+    assert "equal channels got unequal shares: Jain's index 0.5" in only(story, "I10")
 
 
 def crowd(weights: tuple[int, ...] = (1, 1), *, places: int = 4, **settings: Any) -> Story:

@@ -8,9 +8,8 @@ neither Java nor the database.
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from datetime import date
 
-from django_pgqueue.spark.arguments import add_lake
+from django_pgqueue.spark.arguments import add_lake, add_since
 
 CHECKS = ("size", "new", "all")
 
@@ -27,13 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--endpoint", metavar="URL", help="the address of an S3 store that is not AWS, as http://minio:9000"
     )
-    parser.add_argument(
-        "--since",
-        type=date.fromisoformat,
-        default=date.min,
-        metavar="DAY",
-        help="only this day and later ones, as 2026-11-21; the copy keeps the older days that it has",
-    )
+    add_since(parser, "; the copy keeps the older days that it has")
     parser.add_argument(
         "--check",
         choices=CHECKS,

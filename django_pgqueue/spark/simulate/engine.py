@@ -25,7 +25,6 @@ NEVER = 1 << 63
 # The most lanes that share one call.
 AT_ONCE = 16
 
-
 # A function that is called when the wait of a message for its last attempt ends: with the message, and that wait.
 Record = Callable[[SimulatedMessage, int], None]
 
@@ -101,8 +100,7 @@ class Simulation:
     def _promote(self, now: int) -> None:
         for lane, entry in self._shared.promote(now):
             if lane.limits.ordered:
-                lane.held = entry
-                lane.waits = False
+                lane.held, lane.waits = entry, False
                 self._enter(lane)
             else:
                 _, due_at, _, message, attempt = entry
@@ -241,7 +239,7 @@ class Simulation:
     def _take(self, lane: SimulatedLane, quota: int, now: int) -> int:
         """Lease messages of the lane until one has to wait. Returns how many."""
         got = 0
-        while got < quota and (lane.held or lane.ready):
+        while got < quota and (lane.held or lane.ready) and not lane.waits:
             _, _, _, message, _ = lane.held or lane.ready[0]
             if not lane.may_start(message.cost, now) or not self._gate.may_start(message.cost, now):
                 break
@@ -251,11 +249,8 @@ class Simulation:
                 got += 1
                 continue
             limit.wait(lane, lane.held or heapq.heappop(lane.ready))
-            lane.held = None
+            lane.held, lane.waits = None, lane.limits.ordered
             self._open(limit.opens_at(now))
-            if lane.limits.ordered:
-                lane.waits = True
-                break
         return got
 
     def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:

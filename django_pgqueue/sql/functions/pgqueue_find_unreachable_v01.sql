@@ -37,10 +37,7 @@ JOIN pgqueue_message AS m ON m.id = w.next_id
 JOIN pgqueue_channel AS c ON c.id = w.channel_id
 LEFT JOIN LATERAL (
     SELECT bool_or((l.floor_rank, l.floor_at, l.floor_id) <= (-m.priority, m.dequeue_at, m.id)) AS reached,
-        -- The message that holds an ordered channel may wait for a shared limit.
-        coalesce(bool_and(l.parked_until = 'infinity'), false) AND NOT EXISTS (
-            SELECT FROM pgqueue_message AS h
-            WHERE c.ordered AND h.id = max(l.current_id) AND h.channel_id = c.id AND h.waits_for >= 0) AS parked
+        coalesce(bool_and(l.parked_until = 'infinity'), false) AND pgqueue_waiting_holder(c.id) IS NULL AS parked
     FROM pgqueue_lane AS l
     WHERE l.channel_id = w.channel_id
 ) AS l ON true
