@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from datetime import date
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_lake, add_since, add_source, named_source
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from django_pgqueue.spark.lake import LakeFile, ParquetLake
     from django_pgqueue.spark.source import Source
 
