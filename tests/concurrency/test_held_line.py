@@ -38,6 +38,23 @@ def test_a_short_line_that_is_held_takes_few_steps(session: Session) -> None:
     assert called == {"pgqueue_dequeue", "pgqueue_dequeue_held", "pgqueue_take_shared"}
 
 
+def test_an_arrival_of_the_lane_that_is_held_takes_few_steps(session: Session, business: Session) -> None:
+    """The next message of the channel came before the one that is held was taken, and another consumer took it."""
+    make_channel(session, "a")
+    enqueue(session, "a")
+    tick(session)
+    assert len(dequeue(business)) == 1
+    enqueue(session, "a")
+    assert len(dequeue(session)) == 1
+    assert session.execute("SELECT lazy FROM pgqueue_arrival").fetchall() == [(True,)]
+
+    found, called = functions(session)
+
+    assert found == 0
+    assert "pgqueue_fold" in called
+    assert "pgqueue_dequeue_many" not in called
+
+
 @pytest.mark.usefixtures("held")
 def test_messages_beside_the_one_that_is_held_are_found(session: Session) -> None:
     enqueue_many(session, ["a"] * 2)
@@ -47,9 +64,9 @@ def test_messages_beside_the_one_that_is_held_are_found(session: Session) -> Non
 
 @pytest.mark.usefixtures("held")
 def test_a_message_that_is_due_is_found(session: Session) -> None:
-    late = enqueue(session, "b", delay="20 milliseconds")
+    late = enqueue(session, "b", delay="1 hour")
     assert dequeue(session) == []
-    session.execute("SELECT pg_sleep(0.03)")
+    session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE id = %s", [late])
 
     assert [lease.id for lease in dequeue(session)] == [late]
 

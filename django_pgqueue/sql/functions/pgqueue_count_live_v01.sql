@@ -4,10 +4,12 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_count_live(p_channel_id bigint)
 RETURNS bigint
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 AS $$
-SELECT (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 1)
-    + (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 2)
-    + (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 3);
+BEGIN
+    RETURN (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 1)
+        + (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 2)
+        + (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = p_channel_id AND m.status = 3);
+END;
 $$;

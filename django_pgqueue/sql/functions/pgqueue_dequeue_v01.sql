@@ -4,10 +4,10 @@
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
 -- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find
--- (pgqueue_dequeue_held). Before a look at an empty line,
--- it brings back what can be served again; the many dequeues of idle consumers end there. A short line waits for
--- nothing: arrivals that could wait may be of the same channels, and come first. Other arrivals that can wait are
--- folded about once in eight messages, so that they need no ticker.
+-- (pgqueue_dequeue_held). Before a look at an empty line, it brings back what can be served again; the many dequeues of
+-- idle consumers end there. A short line waits for nothing: arrivals that could wait may be of the same channels, and
+-- come first. All lanes that come into an empty line are fresh. Other arrivals that can wait are folded about once in
+-- eight messages, so that they need no ticker.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -67,7 +67,9 @@ BEGIN
         RETURN;
     ELSIF v_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
-        IF v_line.head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
+        IF v_line.head IS NULL THEN
+            PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
+        END IF;
     END IF;
     LOOP
         SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
@@ -75,9 +77,8 @@ BEGIN
         INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
             THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
-        ORDER BY l.seq LIMIT 1
-        FOR UPDATE OF l SKIP LOCKED;
-        EXIT WHEN FOUND OR NOT v_fresh;
+        ORDER BY l.seq LIMIT 1 FOR UPDATE OF l SKIP LOCKED;
+        EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL;
         v_fresh := false;
     END LOOP;
     IF v_lane.limited OR v_lane.ahead < 2 THEN
@@ -86,8 +87,7 @@ BEGIN
         SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
         WHERE m.channel_id = v_lane.channel_id AND m.status = 1
             AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
-        FOR UPDATE SKIP LOCKED;
+        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
         v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
         UPDATE pgqueue_lane AS l
         SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,

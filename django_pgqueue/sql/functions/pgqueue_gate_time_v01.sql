@@ -4,10 +4,12 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_gate_time(p_queue pgqueue_queue, p_gate pgqueue_gate)
 RETURNS timestamptz
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 AS $$
-SELECT pgqueue_bucket_time(coalesce(p_gate.next_at, '-infinity'), p_gate.debt, p_queue.release_interval,
-    p_queue.release_burst, clock_timestamp())
-    - pgqueue_token_time(p_queue.release_interval, p_queue.release_burst - coalesce(p_gate.wanted, 1));
+BEGIN
+    RETURN pgqueue_bucket_time(coalesce(p_gate.next_at, '-infinity'), p_gate.debt, p_queue.release_interval,
+        p_queue.release_burst, clock_timestamp())
+        - pgqueue_token_time(p_queue.release_interval, p_queue.release_burst - coalesce(p_gate.wanted, 1));
+END;
 $$;

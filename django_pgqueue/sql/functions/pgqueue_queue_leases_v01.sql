@@ -11,6 +11,9 @@ RETURNS TABLE (id bigint, channel_id bigint, lease_expires_at timestamptz)
 LANGUAGE plpgsql
 STABLE
 AS $$
+DECLARE
+    -- As a call in the statement, it would keep pgqueue_line from becoming a part of it.
+    v_now timestamptz := clock_timestamp();
 BEGIN
     IF p_held IS NOT NULL THEN
         RETURN QUERY SELECT l.id, l.channel_id, l.lease_expires_at FROM pgqueue_live_leases(
@@ -18,7 +21,7 @@ BEGIN
     ELSE
         RETURN QUERY
         SELECT m.id, m.channel_id, m.lease_expires_at
-        FROM pgqueue_line(p_queue, clock_timestamp()) AS n
+        FROM pgqueue_line(p_queue, v_now) AS n
         JOIN pgqueue_message AS m ON m.lease_expires_at >= n.expiry_from AND m.status::integer = 2
         JOIN pgqueue_channel AS c ON c.id = m.channel_id AND c.queue = p_queue;
     END IF;
