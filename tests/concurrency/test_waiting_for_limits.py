@@ -90,7 +90,7 @@ def test_a_worker_looks_again_for_a_limit_behind_many_full_ones(session: Session
 
 
 def test_a_tick_wakes_the_worker_of_a_message_behind_many_that_wait(session: Session, other: Session) -> None:
-    """A settlement looks at the first 100 limits that are waited for, and notifies the queues of their messages only."""
+    """A settlement looks at the first 100 limits that are waited for, and notifies the queues of these only."""
     wait_for_many(session, 150, make_channel(session, "many"))
     make_channel(session, "a", queue="others")
     limit_set(session, "last", max_concurrency=1)

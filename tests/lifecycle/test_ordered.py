@@ -160,7 +160,7 @@ def test_a_held_message_that_is_rescheduled_for_later_goes_on_holding_the_channe
 
 @pytest.mark.parametrize("failed", [True, False], ids=["after a failure", "before any failure"])
 def test_a_message_that_was_given_back_goes_on_holding_the_channel_until_its_new_time(failed: bool):
-    """A worker gives back what it has not started when it stops. The message was delivered before others all the same."""
+    """A worker that stops gives back what it has not started. It was delivered before others all the same."""
     enqueue_backlog("default", 2)
     [first] = dequeue(limit=10)
     if failed:
