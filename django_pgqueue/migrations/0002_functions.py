@@ -256,6 +256,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_validate", 1),
         InstallFunction("pgqueue_wait", 1),
         InstallFunction("pgqueue_waiting", 1),
+        InstallFunction("pgqueue_waiting_channels", 1),
         InstallFunction("pgqueue_waiting_holder", 1),
         InstallFunction("pgqueue_waiting_limits", 1),
         InstallFunction("pgqueue_waits_for", 1),

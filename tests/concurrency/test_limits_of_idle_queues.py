@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.support.sessions import Session, one
-from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, settle, tick
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, retry, settle, tick
 
 IDLE = ["i1", "i2", "i3"]
 
@@ -74,3 +74,28 @@ def test_a_queue_whose_workers_come_back_has_its_turns_again(session: Session, w
             settle(session, leases)
 
     assert counts == {"default": 7, "idle": 6}
+
+
+@pytest.mark.parametrize("why", ["paused", "at its limit", "in order"])
+def test_a_channel_that_is_not_served_does_not_slow_down_its_queue(session: Session, why: str) -> None:
+    """A message of it was made ready, and cannot be leased for long. It says nothing about the workers of the queue."""
+    limit_set(session, "stripe", max_concurrency=20)
+    make_channel(session, "still", max_concurrency=1)
+    make_channel(session, "a")
+    if why != "paused":
+        enqueue(session, "still")
+        running = dequeue(session)
+    enqueue(session, "still", limits=["stripe"])
+    tick(session)
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE promoted_for > 0") == 1
+    if why == "paused":
+        session.execute("SELECT pgqueue_channel_pause('default', 'still')")
+    elif why == "in order":
+        make_channel(session, "still", ordered=True)
+        retry(session, running, "1 hour")
+    assert dequeue(session) == []
+    pass_seconds(session, 6)
+    for _ in range(20):
+        enqueue(session, "a", limits=["stripe"])
+
+    assert [lease.channel for lease in dequeue(session, 10)] == ["a"] * 10

@@ -90,7 +90,7 @@ def test_a_worker_looks_again_for_a_limit_behind_many_full_ones(session: Session
 
 
 def test_a_tick_wakes_the_worker_of_a_message_behind_many_that_wait(session: Session, other: Session) -> None:
-    """A settlement looks at the first 100 messages that wait, and notifies their queues only."""
+    """A settlement looks at the first 100 limits that are waited for, and notifies the queues of these only."""
     wait_for_many(session, 150, make_channel(session, "many"))
     make_channel(session, "a", queue="others")
     limit_set(session, "last", max_concurrency=1)
@@ -107,6 +107,44 @@ def test_a_tick_wakes_the_worker_of_a_message_behind_many_that_wait(session: Ses
 
     assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["others"]
     assert [lease.id for lease in dequeue(session, queue="others")] == [second]
+
+
+def test_a_settlement_wakes_the_worker_of_a_message_behind_many_of_one_channel(
+    session: Session, other: Session
+) -> None:
+    """The workers of that channel are busy. They would take each free place, before a tick sees it."""
+    make_channel(session, "many")
+    make_channel(session, "late", queue="others")
+    limit_set(session, "stripe", max_concurrency=1)
+    send(session, "many", 121)
+    [late] = send(session, "late", queue="others")
+    held = dequeue(session)
+    other.execute("LISTEN pgqueue")
+    other.execute("SELECT pgqueue_wait('w', '{others}', '1 minute')")
+
+    settle(session, held)
+
+    assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["others"]
+    assert [lease.id for lease in dequeue(session, queue="others")] == [late]
+
+
+@pytest.mark.parametrize("many", ["messages", "channels"])
+def test_a_worker_looks_again_for_a_message_behind_many_of_paused_channels(session: Session, many: str) -> None:
+    names = ["many"] * 120 if many == "messages" else [f"many {number}" for number in range(120)]
+    for name in sorted(set(names)):
+        make_channel(session, name)
+        session.execute("SELECT pgqueue_channel_pause('default', %s)", [name])
+    make_channel(session, "late")
+    limit_set(session, "stripe", max_concurrency=1)
+    assert dequeue(session) == []
+    for name in names:
+        send(session, name)
+    send(session, "late")
+    if many == "channels":
+        # A promotion has looked at a hundred of them: the turn of the limit is behind those.
+        session.execute("SELECT pgqueue_promote_waiting('others', 1, clock_timestamp())")
+
+    assert one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
 def test_those_of_another_queue_that_were_made_ready_take_only_their_places(session: Session) -> None:

@@ -158,6 +158,21 @@ def test_a_held_message_that_is_rescheduled_for_later_goes_on_holding_the_channe
     assert [delivery.id for delivery in dequeue(limit=10)] == [first.id]
 
 
+@pytest.mark.parametrize("failed", [True, False], ids=["after a failure", "before any failure"])
+def test_a_message_that_was_given_back_goes_on_holding_the_channel_until_its_new_time(failed: bool):
+    """A worker that stops gives back what it has not started. It was delivered before others all the same."""
+    enqueue_backlog("default", 2)
+    [first] = dequeue(limit=10)
+    if failed:
+        fail(first, timedelta(0))
+        [first] = dequeue(limit=10)
+    give_back(first)
+    assert reschedule(first.id, at=timezone.now() + HOUR) == {first.id: "rescheduled"}
+    assert dequeue(limit=10) == []
+    pass_time(hours=1, seconds=1)
+    assert numbers(dequeue(limit=10)) == [0]
+
+
 def test_a_waiting_message_that_is_rescheduled_leaves_its_place():
     first, *_ = enqueue_numbered(2)
     reschedule(first, at=timezone.now() + HOUR)

@@ -121,6 +121,7 @@ REST = (
         tests=(
             "verification/model_based/test_keys.py",
             "verification/model_based/test_machine.py",
+            "verification/model_based/test_ordered.py::test_ordered_channels_do_what_the_model_does",
             "verification/model_based/test_pair.py",
         ),
         parallel=True,

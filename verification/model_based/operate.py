@@ -28,7 +28,8 @@ def reschedule_one(model: Model, number: int, at: int | None) -> str:
         return "leased"
     if not model.free(number):
         return "busy"
-    if message.status == READY and message.held_until is not None:
+    delivered = message.delivered and model.channels[message.channel].ordered
+    if message.status == READY and (delivered or message.held_until is not None):
         return reschedule_held(model, message, model.now if at is None else max(at, model.now))
     if at is not None and at > model.now:
         model.messages[number] = replace(message, status=SCHEDULED, dequeue_at=at)

@@ -17,6 +17,7 @@ from .key_machine import KeyMachine
 from .limit_machine import LimitMachine
 from .machine import QueueMachine
 from .operators import OperatorMachine
+from .ordered_machine import OrderedMachine
 from .sql import Queue
 
 # The first example is enough here: it is not shortened.
@@ -161,7 +162,40 @@ KEYS = (
     ),
 )  # fmt: skip
 """Defects of order keys, which the machine of two sessions with keys must notice."""
-OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS, *KEYS)
+ORDERED = (
+    Defect(
+        "a message that waits for a limit does not hold its ordered channel", "allowance",
+        " OR m.status::integer = 3 AND m.waits_for >= 0)", ")",
+    ),
+    Defect(
+        "a promotion does not bring its ordered channel back", "promote_waiting",
+        "PERFORM pgqueue_unpark_ordered(v_ids)", "PERFORM 1",
+    ),
+    Defect(
+        "messages of an ordered channel are set aside behind the first", "set_aside_behind", " AND NOT c.ordered", ""
+    ),
+    Defect(
+        "a message that was given back does not hold its ordered channel", "reschedule",
+        "m.last_leased_at IS NOT NULL", "false",
+    ),
+    Defect(
+        "a held message stays held when the order ends", "channel_changed", "IF v_freed <> '{}' THEN", "IF false THEN"
+    ),
+    Defect(
+        "a redriven message has no place in its ordered channel", "redrive_time", "p_channel.ordered AND", "false AND"
+    ),
+    Defect("a redrive does not end the pause", "resume_redriven", "n.stopped_by = ANY (p_ids)", "false"),
+    Defect(
+        "a dead letter that was resumed pauses its channel again", "pause_at_dead",
+        " AND c.stopped_by IS DISTINCT FROM u.id", "",
+    ),
+    Defect(
+        "an ordered channel begins with a more urgent message", "take_ordered",
+        "WHERE m.id = p_current_id AND m.channel_id = p_channel_id AND m.status::integer = 1", "WHERE false",
+    ),
+)  # fmt: skip
+"""Defects of ordered channels with limits, which their machine must notice."""
+OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS, *KEYS, *ORDERED)
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",
@@ -223,6 +257,8 @@ def notice(queue: Queue, defect: Defect, examples: int = 200) -> str:
     base: type[RuleBasedStateMachine] = OperatorMachine if defect in (*OPERATORS, *FULL) else QueueMachine
     if defect in LIMITS:
         base = LimitMachine
+    elif defect in ORDERED:
+        base = OrderedMachine
     given: dict[str, Any] = {"queue": queue}
     with ExitStack() as opened:
         if defect in KEYS:

@@ -113,7 +113,7 @@ def given_back(model: Model, message: Message, at: int, later: bool) -> Message:
     return replace(
         message, status=SCHEDULED if later and not ordered else READY,
         dequeue_at=message.dequeue_at if ordered else at, held_until=at if ordered else None,
-        token=None, leased_at=None, expires_at=None, settled_token=message.token,
+        token=None, leased_at=None, expires_at=None, settled_token=message.token, delivered=True,
     )  # fmt: skip
 
 

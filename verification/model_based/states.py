@@ -67,6 +67,8 @@ class Message:
     reason: str = ""
     redriven_from: int | None = None
     held_until: int | None = None
+    # A lease of it has ended, and it came back.
+    delivered: bool = False
 
     @property
     def place(self) -> tuple[int, int, int]:

@@ -1,8 +1,8 @@
 -- Returns whether a message of these queues waits for a shared limit that has room, and its channel is served. After an
 -- empty answer, another transaction holds the limit.
 -- Caller: pgqueue_is_contended.
--- It looks at 100 limits, and at 100 messages of each. When it does not see one beyond these, a worker sleeps until the
--- next tick makes the message ready, or until it looks again.
+-- It looks at 100 limits, and at 100 channels of each, those whose turn is next. When it does not see one beyond these,
+-- a worker sleeps until the next tick makes the message ready, or until it looks again.
 -- Locks: none.
 CREATE FUNCTION pgqueue_may_promote(p_queues text[])
 RETURNS boolean
@@ -21,14 +21,11 @@ BEGIN
         WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE
             AND EXISTS (
                 SELECT
-                FROM (
-                    SELECT DISTINCT o.channel_id
-                    FROM (
-                        SELECT m.channel_id FROM pgqueue_message AS m
-                        WHERE m.waits_for = w.id AND m.dequeue_at <= v_now ORDER BY m.channel_id LIMIT 100
-                    ) AS o
-                ) AS n
+                FROM pgqueue_waiting_channels(w.id, coalesce(r.turn, 0), 100) AS n (channel_id)
                 JOIN pgqueue_channel AS c ON c.id = n.channel_id
-                WHERE c.queue = ANY (p_queues) AND NOT pgqueue_is_parked(c.id)));
+                WHERE c.queue = ANY (p_queues) AND NOT pgqueue_is_parked(c.id)
+                    AND EXISTS (
+                        SELECT FROM pgqueue_message AS m
+                        WHERE m.waits_for = w.id AND m.channel_id = n.channel_id AND m.dequeue_at <= v_now)));
 END;
 $$;

@@ -1,9 +1,9 @@
 -- Gives ready and scheduled messages another time: they are due at p_at; at once without it, or when it has passed.
 -- Caller: pgqueue_lease_release; lifecycle.reschedule.
 -- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
--- the line. A message that was delivered and holds an ordered channel keeps its place and goes on holding it, until the
--- new time. One that waits for a shared limit or its order key waits for its time only; the dequeue asks for these
--- again.
+-- the line. A message of an ordered channel that was delivered, also one that was only given back, keeps its place and
+-- goes on holding the channel, until the new time. One that waits for a shared limit or its order key waits for its
+-- time only; the dequeue asks for these again.
 -- Returns an outcome for each message: rescheduled | ready (it was already) | leased | busy (another transaction takes
 --   or settles it) | settled | not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998.
 -- Locks: messages, SKIP LOCKED.
@@ -39,9 +39,16 @@ BEGIN
     -- Sets the new time and the status that belongs to it.
     WITH moved AS (
         UPDATE pgqueue_message AS m
-        SET dequeue_at = CASE WHEN m.held_until IS NULL THEN v_at ELSE m.dequeue_at END,
-            status = CASE WHEN v_at > v_now AND m.held_until IS NULL THEN 3 ELSE 1 END,
-            held_until = CASE WHEN m.held_until IS NOT NULL THEN v_at END,
+        SET (dequeue_at, status, held_until) = (
+                SELECT CASE WHEN h.holds THEN m.dequeue_at ELSE v_at END,
+                    CASE WHEN v_at > v_now AND NOT h.holds THEN 3 ELSE 1 END, CASE WHEN h.holds THEN v_at END
+                FROM (
+                    -- One that was given back without a time has no held_until.
+                    SELECT m.held_until IS NOT NULL OR m.last_leased_at IS NOT NULL
+                        AND (m.status = 1 OR m.waits_for >= 0) IS TRUE AND EXISTS (
+                            SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS holds
+                ) AS h
+            ),
             waits_for = NULL, promoted_for = NULL
         WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now OR m.held_until > v_now)
         RETURNING m.id, m.channel_id
