@@ -13,7 +13,7 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.dead_letter import refuse
+from django_pgqueue.lifecycle.dead_letter import settle_unreadable
 from django_pgqueue.sql.call import call
 
 SQL = f"""
@@ -62,5 +62,5 @@ def dequeue_matching(
     asked = (queue, limit, lease, worker, name, to_json(payload, "payload"), look)
     deliveries, unreadable = to_deliveries(queue, call(database, SQL, asked), worker)
     if unreadable:
-        refuse(unreadable, database)
+        settle_unreadable(unreadable, database)
     return deliveries

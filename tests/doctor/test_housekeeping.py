@@ -59,6 +59,8 @@ def test_schedules_that_are_late(found: Examine, field: str) -> None:
 def test_schedules_that_cannot_fire(found: Examine) -> None:
     Schedule.objects.create(name="nightly", handler="report", cron="@daily")
     sql("UPDATE pgqueue_schedule SET last_error = 'channel nowhere does not exist'")
-    assert found("housekeeping")["schedule_failing"].facts["shown"] == ["nightly"]
+    finding = found("housekeeping")["schedule_failing"]
+    assert finding.facts["shown"] == ["nightly"]
+    assert finding.problem.endswith("The error of nightly: channel nowhere does not exist")
     sql("UPDATE pgqueue_schedule SET last_error = ''")
     assert found("housekeeping") == {}

@@ -19,9 +19,11 @@ from django_pgqueue import (
     explain_message,
     queue_pause,
     queue_resume,
+    retry,
     sweep,
 )
 from django_pgqueue.exceptions import ChannelNotFound
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel, Worker
 from tests.support.moments import expire, pass_time
@@ -234,6 +236,33 @@ def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worke
     [[same]] = sql("SELECT dequeue_at = %s::timestamptz FROM pgqueue_message WHERE id = %s",
                    reason.facts["dequeue_at"], later)  # fmt: skip
     assert same
+
+
+def test_a_channel_whose_messages_failed_is_not_just_empty(worker: Worker) -> None:
+    for _ in range(2):
+        enqueue("h", max_attempts=3)
+    enqueue("h", delay=timedelta(hours=2))
+    first, second = dequeue(limit=10)
+    error = {"type": "KeyError", "message": "'currency'"}
+    retry([first, second], errors=[error] * 2, delays=[timedelta(minutes=5), timedelta(minutes=9)])
+    failed, empty = explain_channel(channel="default")
+    assert (failed.code, empty.code) == ("failed_before", "empty")
+    assert failed.sentence == (
+        f"Messages of it that failed and wait for their next attempt: 2. The first is message {first.id}: "
+        "KeyError: 'currency'."
+    )
+    assert failed.facts == {"message": first.id, "handler": "h", "messages": 2}
+
+
+def test_a_channel_whose_handler_no_worker_knows_says_so(worker: Worker) -> None:
+    message = enqueue("mail.sned").id
+    defer_unknown(dequeue(), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}])
+    unknown, empty = explain_channel(channel="default")
+    assert (unknown.code, empty.code) == ("unknown_handler", "empty")
+    assert unknown.sentence == (
+        "Messages of it that wait for a worker that knows their handler: 1. "
+        f"The first is message {message}: mail.sned."
+    )
 
 
 def test_a_channel_that_does_not_exist_is_an_error() -> None:
