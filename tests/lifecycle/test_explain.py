@@ -13,6 +13,7 @@ from django_pgqueue import (
     channel_release,
     channel_resume,
     channel_set,
+    complete,
     dequeue,
     enqueue,
     explain_channel,
@@ -238,6 +239,27 @@ def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worke
     assert same
 
 
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ("error", "A new message is refused."),
+        ("drop", "A new message is dropped."),
+        ("drop_oldest", "A new message drops the oldest one that waits."),
+        ("replace", "A new message drops all that wait."),
+    ],
+)
+def test_a_full_channel_says_so_and_what_happens_to_new_messages(worker: Worker, policy: Any, sentence: str) -> None:
+    channel_set(channel="default", max_size=2, full_policy=policy)
+    enqueue("h")
+    assert "full" not in of_channel()
+    enqueue("h")
+    [full] = [reason for reason in explain_channel(channel="default") if reason.code == "full"]
+    assert full.sentence == f"It is full: it holds 2 of 2 messages (max_size). {sentence}"
+    assert full.facts == {"live": 2, "max_size": 2, "full_policy": policy}
+    complete(dequeue())
+    assert "full" not in of_channel()
+
+
 def test_a_channel_whose_messages_failed_is_not_just_empty(worker: Worker) -> None:
     for _ in range(2):
         enqueue("h", max_attempts=3)
@@ -260,8 +282,7 @@ def test_a_channel_whose_handler_no_worker_knows_says_so(worker: Worker) -> None
     unknown, empty = explain_channel(channel="default")
     assert (unknown.code, empty.code) == ("unknown_handler", "empty")
     assert unknown.sentence == (
-        "Messages of it that wait for a worker that knows their handler: 1. "
-        f"The first is message {message}: mail.sned."
+        f"Messages of it that wait for a worker that knows their handler: 1. The first is message {message}: mail.sned."
     )
 
 

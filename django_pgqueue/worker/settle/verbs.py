@@ -60,7 +60,7 @@ def batch_key(execution: Execution) -> tuple[str, ...]:
 def stored_text(value: Any) -> str:
     """Return a text that is the same for values that are stored alike: KEEP, or the JSON.
 
-    A ``repr`` may leave out what is stored, such as the fields of a dataclass with ``repr=False``, or may raise. A value
+    A ``repr`` may leave out what is stored, such as a field of a dataclass with ``repr=False``, or may raise. A value
     that cannot be stored gets a text of its own; the settlement of its message reports it.
     """
     if value is KEEP:
