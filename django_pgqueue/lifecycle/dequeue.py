@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from django.db import connections
 
-from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole, lease_duration, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, Unreadable, to_deliveries
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import settle_unreadable
@@ -50,9 +49,7 @@ def dequeue(
         raise InvalidMessage(f"wait is not a number of seconds but {type(wait).__name__}")
     database = alias(using)
     deadline = time.monotonic() + wait
-    lease = settings.LEASE if lease is None else checked_duration(lease, "lease")
-    if not lease or lease < timedelta(0):
-        raise InvalidMessage(f"lease is {lease}: it is not positive")
+    lease = lease_duration(lease)
     while True:
         deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
         if look_again(deliveries, unreadable, database):
