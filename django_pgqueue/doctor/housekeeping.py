@@ -39,6 +39,8 @@ ORDER BY s.name
 LIMIT %s
 """
 SHOWN_CHARACTERS = 300
+# A worker that was silent for longer has lost its messages to others long ago; the dashboard tells it apart, too.
+RECENTLY_SILENT = timedelta(hours=1)
 SWEEP = "Start a worker, which runs maintenance; in a project without workers, run manage.py sweepqueue by cron."
 
 
@@ -60,10 +62,10 @@ def examine_housekeeping(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta) -> Finding:
-    """Report a worker without a recent heartbeat."""
+    """Report a worker without a recent heartbeat. It is a warning for an hour, and then a note."""
     return Finding(
         "worker_silent",
-        Severity.WARNING,
+        Severity.WARNING if age < RECENTLY_SILENT else Severity.NOTE,
         f"The worker {safe_name(worker)} (process {pid} on {safe_name(hostname)}) sent its last heartbeat "
         f"{age_text(age)} ago: it died, or cannot reach the database. Its messages go to other workers.",
         "Look at its host and its log. Its row is deleted after a day.",

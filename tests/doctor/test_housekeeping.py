@@ -17,6 +17,9 @@ def test_a_worker_that_was_not_heard_of(found: Examine) -> None:
     assert (finding.facts["hostname"], finding.facts["pid"]) == ("host-7", 4711)
     assert 180 <= finding.facts["seconds"] < 240
     assert finding.problem.isprintable()
+    assert finding.severity.word == "warning"
+    sql("UPDATE pgqueue_worker SET heartbeat_at = clock_timestamp() - interval '2 hours'")
+    assert found("housekeeping")["worker_silent"].severity.word == "note"
     Worker.objects.all().delete()
     assert found("housekeeping") == {}
 
