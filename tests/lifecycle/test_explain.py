@@ -270,9 +270,9 @@ def test_a_channel_whose_messages_failed_is_not_just_empty(worker: Worker) -> No
     failed, empty = explain_channel(channel="default")
     assert (failed.code, empty.code) == ("failed_before", "empty")
     assert failed.sentence == (
-        f"Messages of it that failed and wait for their next attempt: 2. The first is message {first.id}: "
-        "KeyError: 'currency'."
+        f"Messages of it that failed and wait for their next attempt: 2. The first is message {first.id}: KeyError."
     )
+    assert "currency" not in str(failed), "a user who may see the channel may see no errors"
     assert failed.facts == {"message": first.id, "handler": "h", "messages": 2}
 
 

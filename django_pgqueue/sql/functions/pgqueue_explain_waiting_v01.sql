@@ -3,6 +3,7 @@
 -- Caller: pgqueue_explain_channel.
 -- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each; of the scheduled
 --   messages it looks at 1,000.
+-- Of an error it names the type alone: the page of a channel may be seen by users who may see no errors.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_waiting(p_channel_id bigint)
 RETURNS TABLE (code text, sentence text, facts jsonb)
@@ -59,8 +60,7 @@ BEGIN
             CASE WHEN n.is_unknown THEN 'wait for a worker that knows their handler'
                 ELSE 'failed and wait for their next attempt' END,
             CASE WHEN n.seen = v_most THEN 'at least ' END, n.messages, n.id,
-            CASE WHEN n.is_unknown THEN m.handler
-                ELSE left(concat_ws(': ', m.errors -> -1 ->> 'type', m.errors -> -1 ->> 'message'), 500) END),
+            CASE WHEN n.is_unknown THEN m.handler ELSE left(m.errors -> -1 ->> 'type', 200) END),
         jsonb_build_object('message', n.id, 'handler', m.handler, 'messages', n.messages)
     FROM (
         SELECT o.is_unknown, count(*) AS messages, (array_agg(o.id ORDER BY o.dequeue_at, o.id))[1] AS id,
