@@ -3,7 +3,7 @@
 -- Caller: pgqueue_explain_channel.
 -- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each; of the scheduled
 --   messages it looks at 1,000.
--- Of an error it names the type alone: the page of a channel may be seen by users who may see no errors.
+-- It names the type of an error alone: users who may see no errors may see the page of a channel.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_waiting(p_channel_id bigint)
 RETURNS TABLE (code text, sentence text, facts jsonb)
