@@ -57,7 +57,8 @@ def function_messages(database: str) -> list[CheckMessage]:
                     Error(
                         f"Function {name} in database {database!r} is not version {version} of this release.",
                         hint="Install the release's version: sed 's/^CREATE /CREATE OR REPLACE /' "
-                        f"{path} | manage.py dbshell --database {database}. Then check again.",
+                        f"{path} | manage.py dbshell --database {database}. Then check again: where that resets "
+                        "the rights of the function, pgqueue.E018 says how to set them.",
                         id="pgqueue.E012",
                     )
                 )

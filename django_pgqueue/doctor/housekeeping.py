@@ -38,6 +38,8 @@ WHERE s.enabled AND s.removed_at IS NULL AND s.last_error <> ''
 ORDER BY s.name
 LIMIT %s
 """
+# A worker that was silent for longer has lost its messages to others long ago; the dashboard tells it apart, too.
+RECENTLY_SILENT = timedelta(hours=1)
 SWEEP = "Start a worker, which runs maintenance; in a project without workers, run manage.py sweepqueue by cron."
 
 
@@ -59,10 +61,10 @@ def examine_housekeeping(using: str, limits: Limits) -> Iterator[Finding]:
 
 
 def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta) -> Finding:
-    """Report a worker without a recent heartbeat."""
+    """Report a worker without a recent heartbeat. It is a warning for an hour, and then a note."""
     return Finding(
         "worker_silent",
-        Severity.WARNING,
+        Severity.WARNING if age < RECENTLY_SILENT else Severity.NOTE,
         f"The worker {safe_name(worker)} (process {pid} on {safe_name(hostname)}) sent its last heartbeat "
         f"{age_text(age)} ago: it died, or cannot reach the database. Its messages go to other workers.",
         "Look at its host and its log. Its row is deleted after a day.",
@@ -118,11 +120,12 @@ def late_schedules(names: list[str], age: timedelta) -> Finding:
 
 
 def failing_schedules(names: list[str]) -> Finding:
-    """Report schedules that failed at their last tick."""
+    """Report schedules that failed at their last tick. Their errors are left out, as everywhere in the doctor."""
     return Finding(
         "schedule_failing",
         Severity.WARNING,
         f"{len(names)} schedule(s) failed at their last tick: {list_text(names)}.",
-        "The column last_error says why, in the admin or in pgqueue_schedule.",
+        "The page of schedules in the admin says why, and so does SELECT name, last_error FROM pgqueue_schedule WHERE "
+        "last_error <> ''. Repair the cause; manage.py queueschedule run NAME shows whether that helped.",
         {"schedules": len(names), "shown": names[:SHOWN_NAMES]},
     )

@@ -12,16 +12,19 @@ from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity
 from django_pgqueue.lifecycle.health import QueueHealth, health
 from django_pgqueue.sql.call import call
 
+# A released channel drains also when it is paused.
 WAITING = """
 SELECT w.queue, w.channel, clock_timestamp() - w.oldest_at,
-    c.paused_at IS NOT NULL OR EXISTS (
-        SELECT FROM pgqueue_queue AS q WHERE q.name = c.queue AND q.paused_at IS NOT NULL),
+    CASE WHEN q.paused_at IS NOT NULL THEN 'queue' WHEN p.paused_at IS NOT NULL THEN 'channel' END,
+    CASE WHEN q.paused_at IS NOT NULL THEN q.paused_until ELSE p.paused_until END IS NULL,
     w.complete,
     (SELECT m.id FROM pgqueue_lane AS l JOIN pgqueue_message AS m ON m.id = l.current_id
     WHERE c.ordered AND l.channel_id = c.id
         AND (m.status = 1 AND m.held_until > clock_timestamp() OR m.waits_for >= 0))
 FROM pgqueue_waiting(%s) AS w
 JOIN pgqueue_channel AS c ON c.id = w.channel_id
+LEFT JOIN pgqueue_channel AS p ON p.id = c.id AND p.released_at IS NULL
+LEFT JOIN pgqueue_queue AS q ON q.name = c.queue
 WHERE w.oldest_at < clock_timestamp() - %s::interval
 ORDER BY w.oldest_at
 """
@@ -34,12 +37,16 @@ SELECT EXISTS (
 
 
 class WaitingChannel(NamedTuple):
-    """Hold a channel that waits."""
+    """Hold a channel that waits. ``paused``: what is paused, "queue" or "channel"; None: neither.
+
+    ``is_endless``: the pause has no end. ``held_by``: the message that holds an ordered channel.
+    """
 
     queue: str
     channel: str
     age: timedelta
-    is_paused: bool
+    paused: str | None
+    is_endless: bool
     complete: bool
     held_by: int | None
 
@@ -49,12 +56,12 @@ def examine_waiting(using: str, limits: Limits) -> Iterator[Finding]:
     unserved = {row.queue for row in health(most=limits.most, using=using) if is_unserved(row, using)}
     yield from map(no_worker, sorted(unserved))
     longest = settings.WAITING_WARNING if limits.waiting is None else limits.waiting
-    queues: dict[tuple[str, bool, bool], list[WaitingChannel]] = defaultdict(list)
+    queues: dict[tuple[str, str, bool], list[WaitingChannel]] = defaultdict(list)
     for row in map(WaitingChannel._make, call(using, WAITING, (limits.most, longest))):
-        queues[row.queue, row.is_paused, row.held_by is not None].append(row)
-    for (queue, is_paused, is_held), rows in sorted(queues.items()):
-        if is_paused:
-            yield paused_waits(queue, rows)
+        queues[row.queue, row.paused or "", row.paused is None and row.held_by is not None].append(row)
+    for (queue, paused, is_held), rows in sorted(queues.items()):
+        if paused:
+            yield paused_waits(queue, rows, paused)
         elif is_held:
             yield held_waits(queue, rows)
         elif queue not in unserved:
@@ -109,16 +116,26 @@ def held_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
     )
 
 
-def paused_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
-    """Report paused channels of a queue that have messages."""
+def paused_waits(queue: str, rows: list[WaitingChannel], paused: str) -> Finding:
+    """Report a paused queue, or paused channels of a queue, with messages that wait. It is a warning if a pause has no
+    end, because it may be forgotten.
+
+    ``paused``: "queue" or "channel".
+    """
+    name, waits = safe_name(queue), f"the longest for {age_text(rows[0].age)}: {list_text([r.channel for r in rows])}"
+    if paused == "queue":
+        problem = f"The queue {name} is paused, and {channel_count_text(rows)} channel(s) of it wait, {waits}."
+        target = f"--queue {name}"
+    else:
+        problem = f"{channel_count_text(rows)} channel(s) of the queue {name} are paused and have messages, {waits}."
+        target = f"--queue {name} --channel NAME"
     return Finding(
         "paused",
-        Severity.NOTE,
-        f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} have messages and are paused: "
-        f"{list_text([row.channel for row in rows])}.",
-        "Resume them when the reason is gone: manage.py queuepause --resume "
-        f"--queue {safe_name(queue)} --channel NAME, or without --channel if the queue is paused.",
-        wait_facts(queue, rows),
+        Severity.WARNING if any(row.is_endless for row in rows) else Severity.NOTE,
+        problem,
+        f"See since when and why: manage.py queueexplain --queue {name} --channel {safe_name(rows[0].channel)}. Resume "
+        f"when the reason is gone: manage.py queuepause {target} --resume.",
+        wait_facts(queue, rows) | {"paused": paused, "endless": any(row.is_endless for row in rows)},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import InvalidMessage
 
 FIRST_TIME, END_OF_TIMES = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
@@ -41,6 +42,15 @@ def checked_duration(value: Any, what: str) -> timedelta | None:
     if not -LONGEST <= value <= LONGEST:
         raise InvalidMessage(f"{what} is longer than 365000 days", hint="Give a shorter one.")
     return value
+
+
+def lease_duration(value: Any) -> timedelta:
+    """Return how long a lease is to last: the value, or the setting LEASE for None. Raises InvalidMessage unless it is
+    a positive timedelta."""
+    lease: timedelta | None = settings.LEASE if value is None else checked_duration(value, "lease")
+    if not lease or lease < timedelta(0):
+        raise InvalidMessage(f"lease is {lease}: it is not positive", hint="Give a timedelta longer than zero.")
+    return lease
 
 
 def checked_whole(value: Any, what: str, *, least: int = -MAX_INTEGER, most: int = MAX_INTEGER) -> int:

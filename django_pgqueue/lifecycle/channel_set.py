@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -42,9 +43,10 @@ def channel_set(
     archive: Archive | Keep | None = KEEP,
     ordered: bool | Keep = KEEP,
     on_dead: Literal["continue", "pause"] | Keep = KEEP,
+    context: Mapping[str, Any] | Keep = KEEP,
     using: str | None = None,
 ) -> int:
-    """Create a channel, or change the limits that are given of an existing one.
+    """Create a channel, or change the limits and the context that are given of an existing one.
 
     A limit that is not given stays as it is; None lifts it. Each limit holds from the next dequeue on, for all workers
     together. If a released channel of that name has drained, it is replaced by a new one without the old limits,
@@ -65,7 +67,10 @@ def channel_set(
     ``ordered``: True delivers the messages strictly one after the other. A message that fails holds the channel until
     it is completed, cancelled or a dead letter; ``max_concurrency`` becomes 1, and stays 1 after ``ordered=False``.
     ``on_dead``: what an ordered channel does at a dead letter: ``continue`` with the next message, or ``pause`` until
-    the dead letter is redriven or the channel is resumed. ``using``: database alias; default: the queue's.
+    the dead letter is redriven or the channel is resumed.
+
+    ``context``: a JSON object for handlers and middleware, such as the tenant. It replaces the context of the channel,
+    and holds for messages that are dequeued afterwards. ``using``: database alias; default: the queue's.
 
     Returns the id of the channel. Raises ChannelReleased, InvalidMessage.
     """
@@ -85,9 +90,19 @@ def channel_set(
         "on_dead": on_dead,
     }
     limits = {limit: limit_as_json(limit, value) for limit, value in given.items() if value is not KEEP}
+    if not isinstance(context, Keep):
+        limits["context"] = context_as_json(context)
     names = checked_text(queue, "queue"), checked_text(channel, "channel")
     id: int = ask(alias(using), SQL, (*names, to_json(limits, "limits")))[0][0]  # noqa: A001  (as everywhere)
     return id
+
+
+def context_as_json(context: Any) -> dict[str, Any]:
+    """Return a context as a dict. Raises InvalidMessage for anything else, and for values that are not JSON."""
+    if not isinstance(context, Mapping):
+        raise InvalidMessage(f"context is not a mapping but {type(context).__name__}", hint="Give a dict.")
+    to_json(dict(context), "context")
+    return dict(context)
 
 
 def limit_as_json(limit: str, value: Any) -> Any:

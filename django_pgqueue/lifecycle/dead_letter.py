@@ -53,10 +53,10 @@ def dead_letter(
     return {row[0] for row in call(database, SQL, (ids, tokens, [reason] * len(settled), kept, skip_lost, ran))}
 
 
-def refuse(unreadable: list[Unreadable], using: str) -> None:
-    """Move unreadable messages to the dead letters. A later attempt could not read them either, so none is spent.
+def settle_unreadable(unreadable: list[Unreadable], using: str) -> None:
+    """Move messages that Python cannot read to the dead letters, because a later attempt could not read them either.
 
-    Messages that the codec cannot decode now wait for 15 seconds, and use up no attempt either.
+    Messages that the codec cannot decode now are deferred for CODEC_PAUSE, and use up no attempt.
     """
     if waiting := [item for item in unreadable if item.reason is None]:
         defer(waiting, delay=CODEC_PAUSE, skip_lost=True, using=using)

@@ -7,13 +7,12 @@ from datetime import timedelta
 
 from django.db import connections
 
-from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole, lease_duration, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, Unreadable, to_deliveries
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.dead_letter import refuse
+from django_pgqueue.lifecycle.dead_letter import settle_unreadable
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.repeated import RepeatedStatement
 
@@ -43,17 +42,17 @@ def dequeue(
 
     Returns the deliveries, perhaps none. Raises InvalidMessage.
     """
-    checked_text(queue, "queue"), checked_whole(limit, "limit", least=1, most=10_000), optional_text(worker, "worker")
+    checked_text(queue, "queue")
+    checked_whole(limit, "limit", least=1, most=10_000)
+    optional_text(worker, "worker")
     if isinstance(wait, bool) or not isinstance(wait, int | float):
         raise InvalidMessage(f"wait is not a number of seconds but {type(wait).__name__}")
     database = alias(using)
     deadline = time.monotonic() + wait
-    lease = settings.LEASE if lease is None else checked_duration(lease, "lease")
-    if not lease or lease < timedelta(0):
-        raise InvalidMessage(f"lease is {lease}: it is not positive")
+    lease = lease_duration(lease)
     while True:
         deliveries, unreadable = to_deliveries(queue, call(database, SQL, (queue, limit, lease, worker)), worker)
-        if refused_to_read(deliveries, unreadable, database):
+        if look_again(deliveries, unreadable, database):
             continue
         left = deadline - time.monotonic()
         if deliveries or not left > 0 or connections[database].in_atomic_block:
@@ -79,15 +78,15 @@ class RepeatedDequeue:
         while True:
             rows = self._statement.rows(self._using, (queue, str(limit), self._lease, self._worker))
             deliveries, unreadable = to_deliveries(queue, rows, self._worker) if rows else ([], [])
-            if not refused_to_read(deliveries, unreadable, self._using):
+            if not look_again(deliveries, unreadable, self._using):
                 return deliveries
 
 
-def refused_to_read(deliveries: list[Delivery], unreadable: list[Unreadable], database: str) -> bool:
-    """Settle what Python cannot read, and return whether to look again: there was nothing else.
+def look_again(deliveries: list[Delivery], unreadable: list[Unreadable], database: str) -> bool:
+    """Settle the messages that Python cannot read. Returns whether to dequeue again, because there were no others.
 
-    While a key service does not answer, it is not asked for message after message.
+    While a key service does not answer, it is not asked for message after message: then the answer is False.
     """
     if unreadable:
-        refuse(unreadable, database)
+        settle_unreadable(unreadable, database)
     return bool(unreadable) and not deliveries and all(item.reason is not None for item in unreadable)

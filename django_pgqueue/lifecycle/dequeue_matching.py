@@ -6,14 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from django_pgqueue import handlers
-from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole, optional_text
+from django_pgqueue.lifecycle.arguments import checked_text, checked_whole, lease_duration, optional_text
 from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, to_deliveries
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.dead_letter import refuse
+from django_pgqueue.lifecycle.dead_letter import settle_unreadable
 from django_pgqueue.sql.call import call
 
 SQL = f"""
@@ -45,15 +44,12 @@ def dequeue_matching(
     also if neither ``handler`` nor ``payload`` is given.
     """
     name = handlers.name_of(handler) if callable(handler) else handler
-    (
-        checked_text(queue, "queue"),
-        checked_whole(limit, "limit", least=1, most=10_000),
-        checked_whole(look, "look", least=1, most=100_000),
-    )
-    optional_text(worker, "worker"), optional_text(name, "handler")
-    lease = settings.LEASE if lease is None else checked_duration(lease, "lease")
-    if not lease or lease < timedelta(0):
-        raise InvalidMessage(f"lease is {lease}: it is not positive")
+    checked_text(queue, "queue")
+    checked_whole(limit, "limit", least=1, most=10_000)
+    checked_whole(look, "look", least=1, most=100_000)
+    optional_text(worker, "worker")
+    optional_text(name, "handler")
+    lease = lease_duration(lease)
     if name is None and payload is None:
         raise InvalidMessage(
             "dequeue_matching has neither a handler nor a payload", hint="For messages of all kinds call dequeue()."
@@ -62,5 +58,5 @@ def dequeue_matching(
     asked = (queue, limit, lease, worker, name, to_json(payload, "payload"), look)
     deliveries, unreadable = to_deliveries(queue, call(database, SQL, asked), worker)
     if unreadable:
-        refuse(unreadable, database)
+        settle_unreadable(unreadable, database)
     return deliveries

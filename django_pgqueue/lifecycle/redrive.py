@@ -22,7 +22,7 @@ SELECT old_id, new_id, refusal FROM pgqueue_redrive(
 
 
 def redrive(
-    ids: Iterable[int],
+    ids: int | Iterable[int],
     *,
     channel: str | None = None,
     payload: Any = KEEP,
@@ -32,10 +32,10 @@ def redrive(
 ) -> dict[int, int]:
     """Enqueue dead letters again as new messages, all or none. Returns the new id of each.
 
-    Each has all its attempts again. A dead letter that was redriven before is left out. ``ids``: the dead letters.
-    ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one, for all. ``payloads``:
-    JSON for each id, KEEP for those that stay. ``times``: when each is due (an aware datetime); None: at once.
-    ``using``: database alias; default: the queue's.
+    Each has all its attempts again. An id that is no dead letter, or was redriven before, is left out. ``ids``: one id
+    or several. ``channel``: another channel of the same queue. ``payload``: JSON instead of the old one, for all.
+    ``payloads``: JSON for each id, KEEP for those that stay. ``times``: when each is due (an aware datetime); None: at
+    once. ``using``: database alias; default: the queue's.
 
     With a PAYLOAD_CODEC, payloads stay as they are stored; those that are given, and those that go to another channel,
     are encoded for their channel.

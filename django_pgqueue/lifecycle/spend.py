@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.lifecycle.arguments import checked_whole
+from django_pgqueue.lifecycle.binding import delivery_list
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
@@ -20,8 +21,9 @@ def spend(delivery: Delivery, cost: int, *, using: str | None = None) -> int:
     ``using``: database alias; default: the queue's.
 
     Returns the cost that was known before. Raises LeaseLost if the lease is lost, and InvalidMessage for a ``cost``
-    that is not allowed.
+    that is not allowed, or a ``delivery`` that is none.
     """
-    known = checked_whole(cost, "cost", least=1)
-    [(before,)] = call(alias(using), SQL, (delivery.id, delivery.token, known))
+    checked_whole(cost, "cost", least=1)
+    [leased] = delivery_list([delivery])
+    [(before,)] = call(alias(using), SQL, (leased.id, leased.token, cost))
     return int(before)

@@ -223,10 +223,9 @@ class Drain:
 
     def _error(self, execution: Execution) -> BaseException | None:
         error = self._raised.pop(execution.delivery.id, None)
-        described = execution.error or {}
-        if error is None and described.get("type", "").endswith("HandlerError"):
+        if error is None and execution.error and execution.is_handler_error:
             # The answer was no outcome: the executor reported it, and the handler raised nothing.
-            return HandlerError(described["message"])
+            return HandlerError(execution.error["message"])
         return error
 
     def _is_raised(self, error: BaseException) -> bool:

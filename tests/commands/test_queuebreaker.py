@@ -24,13 +24,13 @@ def run(*arguments: object) -> str:
 def test_it_lists_opens_and_closes_a_breaker() -> None:
     assert run("list") == "No handler has a breaker."
     breaker_set("mail", Breaker(pause=timedelta(hours=1)))
-    assert run("list") == "mail: closed, 0 waiting, 0 openings"
+    assert run("list") == "mail: closed, 0 waiting, opened 0 time(s)"
     enqueue("mail")
 
     assert run("open", "mail") == "The breaker of mail is open."
     assert dequeue() == []
     assert run("list").startswith("mail: open until ")
-    assert run("list").endswith(" UTC, 1 waiting, 1 openings")
+    assert run("list").endswith(" UTC, 1 waiting, opened 1 time(s)")
     assert run("close", "mail") == "The breaker of mail is closed."
 
     assert len(dequeue()) == 1
@@ -44,9 +44,9 @@ def test_one_of_a_channel_is_listed_while_it_is_open() -> None:
 
     assert (of_channel["channel"], of_channel["state"]) == ("default", "open")
     assert (of_handler["channel"], of_handler["openings"]) == (None, 1)
-    assert run("list").splitlines()[1] == "mail: one for each channel, 0 waiting, 1 openings"
+    assert run("list").splitlines()[1] == "mail: one for each channel, 0 waiting, opened 1 time(s)"
     run("close", "mail", "--channel", "default")
-    assert run("list") == "mail: one for each channel, 0 waiting, 1 openings"
+    assert run("list") == "mail: one for each channel, 0 waiting, opened 1 time(s)"
 
 
 def test_a_dry_run_changes_nothing() -> None:

@@ -70,6 +70,17 @@ def test_messages_that_no_worker_knows_the_handler_of_are_reported() -> None:
     assert run()[1].endswith(", 2 for handlers that the workers do not know\n")
 
 
+def test_a_message_that_waits_too_long_is_reported_with_the_cause() -> None:
+    def problem() -> str:
+        return run("--max-age", "60", "--queue", "default")[1].partition(" s")[2].strip()
+
+    assert problem() == ", no worker serves the queue"
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
+    assert problem() == ""
+    queue_pause("default")
+    assert problem() == ", the queue is paused"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "problem"),
     [

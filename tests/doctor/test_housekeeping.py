@@ -17,6 +17,9 @@ def test_a_worker_that_was_not_heard_of(found: Examine) -> None:
     assert (finding.facts["hostname"], finding.facts["pid"]) == ("host-7", 4711)
     assert 180 <= finding.facts["seconds"] < 240
     assert finding.problem.isprintable()
+    assert finding.severity.word == "warning"
+    sql("UPDATE pgqueue_worker SET heartbeat_at = clock_timestamp() - interval '2 hours'")
+    assert found("housekeeping")["worker_silent"].severity.word == "note"
     Worker.objects.all().delete()
     assert found("housekeeping") == {}
 
@@ -59,6 +62,9 @@ def test_schedules_that_are_late(found: Examine, field: str) -> None:
 def test_schedules_that_cannot_fire(found: Examine) -> None:
     Schedule.objects.create(name="nightly", handler="report", cron="@daily")
     sql("UPDATE pgqueue_schedule SET last_error = 'channel nowhere does not exist'")
-    assert found("housekeeping")["schedule_failing"].facts["shown"] == ["nightly"]
+    finding = found("housekeeping")["schedule_failing"]
+    assert finding.facts["shown"] == ["nightly"]
+    assert "SELECT name, last_error FROM pgqueue_schedule" in finding.action
+    assert "nowhere" not in finding.problem + finding.action, "the doctor shows no error"
     sql("UPDATE pgqueue_schedule SET last_error = ''")
     assert found("housekeeping") == {}

@@ -2,7 +2,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import cancel, channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume, retry
+from django.utils import timezone
+
+from django_pgqueue import (
+    cancel,
+    channel_pause,
+    channel_release,
+    channel_set,
+    dequeue,
+    enqueue,
+    queue_pause,
+    queue_resume,
+    retry,
+)
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
 from tests.support.moments import pass_time
@@ -74,19 +86,49 @@ def test_more_channels_than_are_looked_at(found: Examine) -> None:
     assert finding.problem.startswith("at least 3 channel")
 
 
-def test_a_pause_is_a_note(found: Examine) -> None:
+def test_a_pause_with_an_end_is_a_note(found: Examine) -> None:
+    worker("default")
+    channel_set(channel="tenant")
+    enqueue("h", channel="tenant")
+    pass_time(minutes=5)
+    channel_pause(channel="tenant", reason="the provider is down", until=timezone.now() + timedelta(days=1))
+    finding = found("waiting")["paused"]
+    assert (finding.severity.word, finding.facts["endless"]) == ("note", False)
+
+
+def test_a_pause_without_an_end_is_a_warning_because_it_may_be_forgotten(found: Examine) -> None:
     worker("default")
     channel_set(channel="tenant")
     enqueue("h", channel="tenant")
     pass_time(minutes=5)
     channel_pause(channel="tenant", reason="the provider is down")
-    assert found("waiting")["paused"].severity.word == "note"
+    finding = found("waiting")["paused"]
+    assert (finding.severity.word, finding.facts["paused"]) == ("warning", "channel")
+    assert finding.problem == (
+        "1 channel(s) of the queue default are paused and have messages, the longest for 5 min: tenant."
+    )
+    assert finding.action.endswith("manage.py queuepause --queue default --channel NAME --resume.")
     enqueue("h")
     pass_time(minutes=5)
     queue_pause("default")
-    assert found("waiting")["paused"].facts["channels"] == 2
+    finding = found("waiting")["paused"]
+    assert (finding.facts["channels"], finding.facts["paused"]) == (2, "queue")
+    assert finding.problem == (
+        "The queue default is paused, and 2 channel(s) of it wait, the longest for 10 min: tenant, default."
+    )
+    assert finding.action.endswith("manage.py queuepause --queue default --resume.")
     queue_resume("default")
     assert set(found("waiting")) == {"paused", "waiting"}
+
+
+def test_a_released_channel_drains_and_is_not_reported_as_paused(found: Examine) -> None:
+    worker("default")
+    channel_set(channel="tenant")
+    enqueue("h", channel="tenant")
+    channel_pause(channel="tenant")
+    channel_release(channel="tenant")
+    pass_time(minutes=5)
+    assert list(found("waiting")) == ["waiting"]
 
 
 def test_an_ordered_channel_that_a_failing_message_holds_for_long(found: Examine) -> None:

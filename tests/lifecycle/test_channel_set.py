@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from types import MappingProxyType
 
 import pytest
 from django.db import IntegrityError, ProgrammingError
@@ -9,7 +10,7 @@ from django.db import IntegrityError, ProgrammingError
 from django_pgqueue import channel_release, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
-from tests.support.refusals import refused
+from tests.support.refusals import refusal, refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -228,6 +229,32 @@ def test_a_rate_that_is_none_is_refused_and_the_error_shows_one(rate: str, says:
 def test_a_rate_beside_an_interval_is_refused():
     with pytest.raises(InvalidMessage, match="rate stands for release_interval and release_burst"):
         channel_set(channel="new", rate="5/s", release_burst=3)
+
+
+def test_it_sets_the_context_together_with_the_limits():
+    channel_set(channel="acme", max_concurrency=2, context={"tenant": "acme"})
+    enqueue("h", channel="acme")
+    channel_set(channel="acme", weight=3)
+    [delivery] = dequeue()
+    assert delivery.channel_context == {"tenant": "acme"}
+    channel_set(channel="acme", context=MappingProxyType({"schema": "a"}))
+    channel = Channel.objects.get(name="acme")
+    assert (channel.context, channel.max_concurrency, channel.weight) == ({"schema": "a"}, 2, 3)
+    channel_set(channel="acme", context={})
+    assert Channel.objects.get(name="acme").context == {}
+
+
+@pytest.mark.parametrize("context", [None, "acme", ["tenant"], {"tenant": object()}, {"tenant": "\0"}])
+def test_a_context_that_is_none_is_refused(context: object):
+    with pytest.raises(InvalidMessage, match="context"):
+        channel_set(channel="acme", context=context)
+    assert not Channel.objects.filter(name="acme").exists()
+
+
+@pytest.mark.parametrize("context", ["null", "7", '"acme"', "[]"])
+def test_a_context_in_sql_is_an_object(context: str):
+    answer = refusal("pgqueue_channel_set('default', 'acme', %s::jsonb)", f'{{"context": {context}}}')
+    assert "its context is not a JSON object" in answer["message"]
 
 
 def test_a_limit_that_there_is_not_is_a_type_error():

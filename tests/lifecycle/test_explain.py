@@ -13,15 +13,18 @@ from django_pgqueue import (
     channel_release,
     channel_resume,
     channel_set,
+    complete,
     dequeue,
     enqueue,
     explain_channel,
     explain_message,
     queue_pause,
     queue_resume,
+    retry,
     sweep,
 )
 from django_pgqueue.exceptions import ChannelNotFound
+from django_pgqueue.lifecycle.defer_unknown import defer_unknown
 from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel, Worker
 from tests.support.moments import expire, pass_time
@@ -234,6 +237,53 @@ def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worke
     [[same]] = sql("SELECT dequeue_at = %s::timestamptz FROM pgqueue_message WHERE id = %s",
                    reason.facts["dequeue_at"], later)  # fmt: skip
     assert same
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ("error", "A new message is refused."),
+        ("drop", "A new message is dropped."),
+        ("drop_oldest", "A new message drops the oldest one that waits."),
+        ("replace", "A new message drops all that wait."),
+    ],
+)
+def test_a_full_channel_says_so_and_what_happens_to_new_messages(worker: Worker, policy: Any, sentence: str) -> None:
+    channel_set(channel="default", max_size=2, full_policy=policy)
+    enqueue("h")
+    assert "full" not in of_channel()
+    enqueue("h")
+    [full] = [reason for reason in explain_channel(channel="default") if reason.code == "full"]
+    assert full.sentence == f"It is full: it holds 2 of 2 messages (max_size). {sentence}"
+    assert full.facts == {"live": 2, "max_size": 2, "full_policy": policy}
+    complete(dequeue())
+    assert "full" not in of_channel()
+
+
+def test_a_channel_whose_messages_failed_is_not_just_empty(worker: Worker) -> None:
+    for _ in range(2):
+        enqueue("h", max_attempts=3)
+    enqueue("h", delay=timedelta(hours=2))
+    first, second = dequeue(limit=10)
+    error = {"type": "KeyError", "message": "'currency'"}
+    retry([first, second], errors=[error] * 2, delays=[timedelta(minutes=5), timedelta(minutes=9)])
+    failed, empty = explain_channel(channel="default")
+    assert (failed.code, empty.code) == ("failed_before", "empty")
+    assert failed.sentence == (
+        f"Messages of it that failed and wait for their next attempt: 2. The first is message {first.id}: KeyError."
+    )
+    assert "currency" not in str(failed), "a user who may see the channel may see no errors"
+    assert failed.facts == {"message": first.id, "handler": "h", "messages": 2}
+
+
+def test_a_channel_whose_handler_no_worker_knows_says_so(worker: Worker) -> None:
+    message = enqueue("mail.sned").id
+    defer_unknown(dequeue(), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}])
+    unknown, empty = explain_channel(channel="default")
+    assert (unknown.code, empty.code) == ("unknown_handler", "empty")
+    assert unknown.sentence == (
+        f"Messages of it that wait for a worker that knows their handler: 1. The first is message {message}: mail.sned."
+    )
 
 
 def test_a_channel_that_does_not_exist_is_an_error() -> None:

@@ -83,6 +83,11 @@ def test_the_same_id_twice_is_one_life():
     assert Message.objects.count() == 1
 
 
+def test_one_id_need_not_be_a_list():
+    [letter] = make_dead()
+    assert list(redrive(letter)) == [letter]
+
+
 def test_ids_that_are_no_dead_letters_are_left_out():
     sent = enqueue("h")
     assert redrive([sent.id, -1]) == {}

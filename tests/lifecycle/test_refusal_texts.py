@@ -61,10 +61,12 @@ def test_a_channel_of_another_queue_is_found() -> None:
     channel_set(channel="acme", queue="mails")
     with pytest.raises(ChannelNotFound) as raised:
         enqueue("h", channel="acme")
-    assert raised.value.hint.startswith('It exists in queue "mails". Create it with channel_set(queue=')
+    assert raised.value.hint.startswith(
+        'It exists in queue "mails": name that queue, or create it with channel_set(queue='
+    )
     with pytest.raises(ChannelNotFound) as raised:
         enqueue("h", channel="nobody")
-    assert raised.value.hint.startswith("Create it with channel_set(queue=")
+    assert raised.value.hint.startswith("Check the name, or create it with channel_set(queue=")
 
 
 @pytest.mark.parametrize("policy", ["error", "drop"])

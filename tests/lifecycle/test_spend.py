@@ -77,3 +77,9 @@ def test_a_cost_that_is_none_is_refused(cost: int) -> None:
     with pytest.raises(InvalidMessage):
         spend(first, cost)
     assert value("SELECT cost FROM pgqueue_message") == 10
+
+
+@pytest.mark.parametrize("delivery", [None, "7", 7])
+def test_a_delivery_that_is_none_is_refused(delivery: object) -> None:
+    with pytest.raises(InvalidMessage, match="a delivery is expected"):
+        spend(delivery, 1)

@@ -148,6 +148,15 @@ class TestLimits:
         _, back = limits.split(self.messages(100))
         assert max(back) == LONGEST_DELAY_SECONDS
 
+    def test_the_first_batch_counts_by_its_messages(self, register: Register) -> None:
+        register("limited", lambda batch: None, concurrency=1, batch=10)
+        limits, handler = HandlerLimits(keep=False), handlers.find("limited")
+        [first, *_], _ = limits.split(self.messages(10))
+        assert limits.start(handler, first)
+        limits.end(handler, 10, 0.1)
+        stay, back = limits.split(self.messages(100))
+        assert (len(stay), back) == (100, {}), "a message takes 0.01 s, so 10 × 20 may wait here"
+
     def test_a_worker_that_works_everything_off_keeps_all(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)
         assert HandlerLimits(keep=True).split(self.messages(10)) == (self.messages(10), {})

@@ -115,7 +115,20 @@ class TestAlike:
         assert not alike(of(a=1), of(a=2))
         assert not alike(of(), replace(of(), channel="other"))
         assert not alike(of(), replace(of(), channel_context={"a": 1}))
-        assert alike(of(a=1), replace(of(), channel_context={"a": 1}))
+        assert not alike(of(), replace(of(), queue="other"))
+
+    def test_a_header_does_not_pass_for_the_context_of_a_channel(self) -> None:
+        """A middleware that does not trust headers would run the second message as the tenant of the first."""
+
+        def reader(delivery: Delivery) -> Iterator[None]:
+            yield
+
+        reader.reads = ("tenant",)
+        own, forged = replace(of(), channel_context={"tenant": "a"}), of(tenant="a")
+        for middleware in (Middleware([reader]), Middleware([outer])):
+            assert not middleware.alike(own, forged)
+            assert not middleware.alike(own, replace(forged, channel_context={"tenant": "b"}))
+            assert middleware.alike(own, replace(own, id=own.id + 1))
 
     def test_only_what_it_reads_counts(self) -> None:
         def reader(delivery: Delivery) -> Iterator[None]:

@@ -106,6 +106,20 @@ def test_nonsense_is_retried_then_dead_lettered(drain: Drain) -> None:
     assert "returned int" in DeadLetter.objects.get(id=message).errors[0]["message"]
 
 
+def test_an_error_of_the_project_that_is_called_like_ours_is_not_taken_for_it(
+    drain: Drain, register: Callable[..., None]
+) -> None:
+    class PaymentHandlerError(Exception): ...
+
+    def fail(delivery: Any) -> None:
+        raise PaymentHandlerError
+
+    register("payment", fail, backoff=lambda attempt, error: timedelta(days=400_000))
+    message = script(handler="payment", max_attempts=1)
+    assert drain() == {"dead_lettered": 1}
+    assert "cannot be written down" in DeadLetter.objects.get(id=message).errors[0]["message"]
+
+
 @pytest.mark.parametrize("handler", ["scripted", "scripted.atomic"])
 def test_a_result_that_is_not_json_fails_its_message_and_no_other(drain: Drain, handler: str) -> None:
     good = scripts(3, ["effect"], handler=handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,3 +60,31 @@ def test_each_verb_and_its_arguments_make_a_call_of_their_own() -> None:
         done(5, Reject("a")), done(6, Reject("b")), done(7, Retry()), done(8),
     ]  # fmt: skip
     assert ids(found) == [[1, 8], [2, 7], [3], [4], [5], [6]]
+
+
+@dataclass
+class Progress:
+    page: int
+    key: str = field(repr=False)
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise AttributeError("never initialised")
+
+
+def test_states_and_details_that_only_look_alike_are_written_apart() -> None:
+    first, second = Progress(2, "a"), Progress(2, "b")
+    assert repr(first) == repr(second)
+    assert ids([done(1, Defer(state=first)), done(2, Defer(state=second))]) == [[1], [2]]
+    assert ids([done(1, Reject("no", first)), done(2, Reject("no", second))]) == [[1], [2]]
+
+
+def test_equal_states_and_states_that_are_kept_go_together() -> None:
+    same = [done(number, Defer(state=Progress(2, "a"))) for number in (1, 2)]
+    kept = [done(number, Defer()) for number in (3, 4)]
+    assert ids([*same, *kept, done(5, Defer(state="KEEP"))]) == [[1, 2], [3, 4], [5]]
+
+
+def test_a_state_that_is_no_json_and_cannot_be_shown_stands_alone() -> None:
+    assert ids([done(1, Defer(state=Broken())), done(2, Defer(state=Broken())), done(3)]) == [[1], [2], [3]]

@@ -114,7 +114,8 @@ def exceeded(
     queue, at_least = printable(row.queue), "" if row.complete else "at least "
     if max_age is not None and row.oldest_age is not None and row.oldest_age > max_age:
         channel = printable(row.oldest_channel or "")
-        yield f"{queue}: a message of channel {channel} waits for {row.oldest_age.total_seconds():.0f} s"
+        because = ", the queue is paused" if row.paused else "" if row.workers else ", no worker serves the queue"
+        yield f"{queue}: a message of channel {channel} waits for {row.oldest_age.total_seconds():.0f} s{because}"
     if max_backlog is not None and row.ready > max_backlog:
         yield f"{queue}: {at_least}{row.ready} ready"
     if max_dead is not None and row.dead > max_dead:

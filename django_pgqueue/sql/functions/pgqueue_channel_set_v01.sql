@@ -3,7 +3,8 @@
 -- Caller: pgqueue_missing_channel; lifecycle.channel_set.
 -- p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a
 -- limit; "archive": full | outcome | none, null: the queue's setting applies; "ordered": true sets max_concurrency to
--- 1, which stays when it becomes false; "on_dead": continue | pause.
+-- 1, which stays when it becomes false; "on_dead": continue | pause. Beside the limits: "context", an object, which
+-- replaces the context of the channel.
 -- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07
 --   invalid channel. The change holds from the next dequeue on.
 -- Locks: the channel's own row.
@@ -35,13 +36,14 @@ BEGIN
     v_ordered := (p_limits ->> 'ordered')::boolean;
     INSERT INTO pgqueue_channel (
         queue, name, max_concurrency, max_size, full_policy, release_interval, release_burst, weight, archive, ordered,
-        on_dead)
+        on_dead, context)
     VALUES (
         p_queue, p_channel, CASE WHEN v_ordered THEN 1 ELSE (p_limits ->> 'max_concurrency')::numeric END,
         (p_limits ->> 'max_size')::numeric,
         coalesce(p_limits ->> 'full_policy', 'error'), (p_limits ->> 'release_interval')::interval,
         coalesce((p_limits ->> 'release_burst')::numeric, 1), coalesce((p_limits ->> 'weight')::numeric, 1),
-        p_limits ->> 'archive', coalesce(v_ordered, false), coalesce(p_limits ->> 'on_dead', 'continue'))
+        p_limits ->> 'archive', coalesce(v_ordered, false), coalesce(p_limits ->> 'on_dead', 'continue'),
+        coalesce(p_limits -> 'context', '{}'))
     ON CONFLICT (queue, name) DO NOTHING
     RETURNING pgqueue_channel.id INTO id;
     IF FOUND THEN
@@ -63,7 +65,8 @@ BEGIN
         weight = coalesce((p_limits ->> 'weight')::numeric, c.weight),
         archive = CASE WHEN p_limits ? 'archive' THEN p_limits ->> 'archive' ELSE c.archive END,
         ordered = coalesce(v_ordered, c.ordered),
-        on_dead = coalesce(p_limits ->> 'on_dead', c.on_dead)
+        on_dead = coalesce(p_limits ->> 'on_dead', c.on_dead),
+        context = coalesce(p_limits -> 'context', c.context)
     WHERE c.queue = p_queue AND c.name = p_channel AND p_limits <> '{}';
 END;
 $$;

@@ -1,5 +1,5 @@
 -- Explains why the messages of a channel are not running: first the obstacles, then what messages wait for outside of
--- the line, then the channel's place in the line.
+-- the line, then the channel's place in the line; and that the channel is full, if it is.
 -- Caller: lifecycle.explain.
 -- p_alive: a worker that was silent for longer counts as dead.
 -- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal PGQ03. Its cost is
@@ -60,6 +60,20 @@ BEGIN
                 )) AS due_at
         ) AS n;
     END IF;
+    RETURN QUERY
+    SELECT 'full',
+        format('It is full: it holds %s of %s messages (max_size). %s', n.live, n.max_size,
+            CASE n.full_policy WHEN 'drop_oldest' THEN 'A new message drops the oldest one that waits.'
+                WHEN 'replace' THEN 'A new message drops all that wait.'
+                WHEN 'drop' THEN 'A new message is dropped.' ELSE 'A new message is refused.' END),
+        jsonb_build_object('live', n.live, 'max_size', n.max_size, 'full_policy', n.full_policy), NULL::jsonb
+    FROM (
+        SELECT c.max_size, c.full_policy, s.live - (
+                SELECT coalesce(sum(d.messages), 0) FROM pgqueue_departure AS d WHERE d.channel_id = c.id) AS live
+        FROM pgqueue_channel AS c JOIN pgqueue_channel_size AS s ON s.channel_id = c.id
+        WHERE c.id = v_channel.id AND c.released_at IS NULL
+    ) AS n
+    WHERE n.live >= n.max_size;
     IF v_channel.released_at IS NOT NULL THEN
         RETURN QUERY SELECT 'released',
             format('It was released at %s: it takes no new messages, '

@@ -1,7 +1,9 @@
--- Explains what messages of a channel wait for outside of the line: shared limits, paused handlers, open breakers, and
--- messages before them of their order keys.
+-- Explains what messages of a channel wait for outside of the line: shared limits, paused handlers, open breakers,
+-- messages before them of their order keys, a worker that knows their handler, and their next attempt.
 -- Caller: pgqueue_explain_channel.
--- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each.
+-- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each; of the scheduled
+--   messages it looks at 1,000.
+-- It names the type of an error alone: users who may see no errors may see the page of a channel.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_waiting(p_channel_id bigint)
 RETURNS TABLE (code text, sentence text, facts jsonb)
@@ -16,9 +18,9 @@ DECLARE
     v_count integer;
 BEGIN
     FOR v_limit IN
-        SELECT w.id, f.handler, f.cost FROM pgqueue_waiting_limits(0, v_most) AS w (id)
+        SELECT w.id, f.cost FROM pgqueue_waiting_limits(0, v_most) AS w (id)
         CROSS JOIN LATERAL (
-            SELECT m.handler, m.cost FROM pgqueue_message AS m
+            SELECT m.cost FROM pgqueue_message AS m
             WHERE m.waits_for = w.id AND m.channel_id = p_channel_id
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
         ) AS f
@@ -52,5 +54,28 @@ BEGIN
             k.facts || jsonb_build_object('first', v_first.id, 'messages', v_count)
         FROM pgqueue_explain_order_key(v_first) AS k;
     END IF;
+    RETURN QUERY
+    SELECT CASE WHEN n.is_unknown THEN 'unknown_handler' ELSE 'failed_before' END,
+        format('Messages of it that %s: %s%s. The first is message %s: %s.',
+            CASE WHEN n.is_unknown THEN 'wait for a worker that knows their handler'
+                ELSE 'failed and wait for their next attempt' END,
+            CASE WHEN n.seen = v_most THEN 'at least ' END, n.messages, n.id,
+            CASE WHEN n.is_unknown THEN m.handler ELSE left(m.errors -> -1 ->> 'type', 200) END),
+        jsonb_build_object('message', n.id, 'handler', m.handler, 'messages', n.messages)
+    FROM (
+        SELECT o.is_unknown, count(*) AS messages, (array_agg(o.id ORDER BY o.dequeue_at, o.id))[1] AS id,
+            max(o.seen) AS seen
+        FROM (
+            SELECT s.id, s.dequeue_at, s.waits_for, count(*) OVER () AS seen, s.error ? 'attempt' AS has_failed,
+                coalesce(s.error ->> 'type' LIKE '%UnknownHandler', false) AS is_unknown
+            FROM (
+                SELECT m.id, m.dequeue_at, m.waits_for, m.errors -> -1 AS error FROM pgqueue_message AS m
+                WHERE m.channel_id = p_channel_id AND m.status = 3 ORDER BY m.dequeue_at LIMIT v_most) AS s
+        ) AS o
+        WHERE o.waits_for IS NULL AND (o.is_unknown OR o.has_failed)
+        GROUP BY o.is_unknown
+    ) AS n
+    JOIN pgqueue_message AS m ON m.id = n.id
+    ORDER BY n.is_unknown DESC;
 END;
 $$;

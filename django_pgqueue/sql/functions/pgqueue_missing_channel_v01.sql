@@ -42,8 +42,9 @@ BEGIN
         LIMIT 1;
         refusal := pgqueue_refusal('PGQ03',
             format('channel "%s" does not exist in queue "%s"', left(p_channel, 200), left(p_queue, 100)),
-            CASE WHEN v_elsewhere IS NOT NULL THEN format('It exists in queue "%s". ', v_elsewhere) ELSE '' END
-            || format('Create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, '
+            CASE WHEN v_elsewhere IS NOT NULL THEN format('It exists in queue "%s": name that queue', v_elsewhere)
+                ELSE 'Check the name' END
+            || format(', or create it with pgqueue_channel_set(p_queue => %L, p_channel => %L), in the admin, '
                 'or set AUTO_CREATE_CHANNELS.',
                 left(p_queue, 100), left(p_channel, 200)));
     END IF;

@@ -19,11 +19,11 @@ from django_pgqueue.signatures import BackoffFunction
 from django_pgqueue.worker.call.failure import describe_error
 
 COMPLETED = Complete()
+HANDLER_ERROR = f"{HandlerError.__module__}.{HandlerError.__qualname__}"
 # While a handler module is broken, messages wait until it is repaired or a worker of another release takes them.
 WAIT_FOR_HANDLER = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
-
 
 # The shortest time between two log lines about one name. Names come from messages, so their number is bounded.
 LOG_UNKNOWN_SECONDS = 60.0
@@ -46,8 +46,7 @@ class Execution:
 
     ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
     reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
-    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the
-    time is unknown.
+    failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the time is unknown.
     """
 
     delivery: Delivery
@@ -56,6 +55,11 @@ class Execution:
     reason: str = "failed"
     raised: bool = False
     seconds: float = 0.0
+
+    @property
+    def is_handler_error(self) -> bool:
+        """Return whether the error is the queue's own HandlerError, and not one of the project of a similar name."""
+        return self.error is not None and self.error.get("type") == HANDLER_ERROR
 
 
 def run_function(

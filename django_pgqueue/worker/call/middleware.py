@@ -62,9 +62,17 @@ class Middleware:
         return self._seen(first) == self._seen(other)
 
     def _seen(self, delivery: Delivery) -> str:
-        """Return the parts of a delivery that the middleware can see, as text that can be compared."""
-        context = delivery.context
-        seen = [delivery.channel, context] if self._reads is None else [context.get(key) for key in self._reads]
+        """Return the parts of a delivery that the middleware can see, as text that can be compared.
+
+        The context of the channel counts by itself, too: a middleware that does not trust the headers reads it alone,
+        and must not get that of another tenant because a header makes the two contexts equal.
+        """
+        contexts = (delivery.context, delivery.channel_context)
+        seen: list[Any] = (
+            [delivery.queue, delivery.channel, *contexts]
+            if self._reads is None
+            else [context.get(key) for context in contexts for key in self._reads]
+        )
         return json.dumps(seen, cls=DjangoJSONEncoder, sort_keys=True)
 
 

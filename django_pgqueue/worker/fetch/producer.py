@@ -213,7 +213,7 @@ class Producer:
                 if time.monotonic() - since < self._lease:
                     self._dispatch.put(deliveries)
                 else:
-                    self._refuse(deliveries, time.monotonic() - since)
+                    self._give_back_late(deliveries, time.monotonic() - since)
                 found += len(deliveries)
             if found >= room:
                 break
@@ -221,7 +221,7 @@ class Producer:
         self._contention.looked(found)
         return found
 
-    def _refuse(self, deliveries: list[Delivery], seconds: float) -> None:
+    def _give_back_late(self, deliveries: list[Delivery], seconds: float) -> None:
         """Give back messages whose leases ran out during the dequeue: other workers may have them already."""
         messages = ", ".join(map(label, deliveries))
         logger.warning(

@@ -100,11 +100,8 @@ class HandlerLimits:
             state = self._states[handler.name]
             state.running -= 1
             state.here -= count
-            state.seconds = (
-                OLD_DURATION_SHARE * state.seconds + (1 - OLD_DURATION_SHARE) * seconds / count
-                if state.seconds
-                else seconds
-            )
+            each, before = seconds / count, state.seconds
+            state.seconds = OLD_DURATION_SHARE * before + (1 - OLD_DURATION_SHARE) * each if before else each
             parked = state.parked
             return [parked.popleft() for _ in range(min(len(parked), handler.batch or 1))]
 

@@ -126,6 +126,7 @@ class Completer:
             self._on_settled()
 
     def _settle(self, batch: list[Execution]) -> None:
+        deliveries = [execution.delivery for execution in batch]
         failures = 0
 
         def write() -> dict[int, str] | None:
@@ -146,7 +147,6 @@ class Completer:
                     return None
                 raise
 
-        deliveries = [execution.delivery for execution in batch]
         try:
             settled = self._outage.retry_until_success(ROLE, write, sleep=self._gave_up.wait, on=PASSING_ERRORS)
         except (PgQueueError, DatabaseError) as error:
@@ -181,7 +181,7 @@ class Completer:
             self._one_by_one(batch)
             return
         execution = batch[0]
-        if isinstance(execution.error, dict) and execution.error.get("type", "").endswith("HandlerError"):
+        if execution.is_handler_error:
             raise error
         problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
         problem.__cause__ = error

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from django_pgqueue import handlers
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.complete import complete
 from django_pgqueue.lifecycle.dead_letter import dead_letter
 from django_pgqueue.lifecycle.defer import defer
@@ -47,13 +48,27 @@ def batch_key(execution: Execution) -> tuple[str, ...]:
         case HandlerMissing():
             return ("defer_unknown",)
         case Defer(until, delay, state, count_attempt):
-            return ("defer", repr(until), repr(delay), repr(state), str(count_attempt))
+            return ("defer", repr(until), repr(delay), stored_text(state), str(count_attempt))
         case Reject(reason, details):
-            return ("dead_letter", reason, repr(details))
+            return ("dead_letter", reason, stored_text(details))
         case Cancelled():
             return ("cancelled", str(archive_of(execution)))
         case other:
             assert_never(other)
+
+
+def stored_text(value: Any) -> str:
+    """Return a text that is the same for values that are stored alike: KEEP, or the JSON.
+
+    A ``repr`` may leave out what is stored, such as a field of a dataclass with ``repr=False``, or may raise. A value
+    that cannot be stored gets a text of its own; the settlement of its message reports it.
+    """
+    if value is KEEP:
+        return "KEEP"
+    try:
+        return to_json(value, "value") or ""
+    except Exception:
+        return f"not JSON: {id(value)}"
 
 
 def archive_of(execution: Execution) -> Archive | None:
