@@ -192,7 +192,7 @@ def write_and_compact(lake: ParquetLake, done: threading.Event) -> int:
     while not done.is_set() or lake.head.number <= 10:
         for _ in range(3):
             add(lake, range(1))
-        compact(lake, find_work(lake, 2**20, date.max), lake.head.number, 2**20)
+        compact(lake, find_work(lake, 2**20, date.max), 2**20)
         with lake.writing():
             merge_commits(lake, lake.head.number - 1)
     return lake.head.number

@@ -28,6 +28,7 @@ def merge_files(
     ``dictionary``: columns with few different values. Raises PipelineError when a file is not as it was committed.
     """
     paths = [lake.path / file.path for file in files]
+    folder_of = f"{files[0].table}/{files[0].partition}"
     try:
         for path, file in zip(paths, files, strict=True):
             if file.sha256 and sha256_of(path) != file.sha256:
@@ -39,10 +40,11 @@ def merge_files(
                 writer.write(batch)
         written = writer.close()
     except (OSError, pa.ArrowException) as error:
-        raise PipelineError(f"{files[0].table}/{files[0].partition} cannot be compacted ({error}).") from None
+        reason = " ".join(str(error).split())
+        raise PipelineError(f"{folder_of} cannot be compacted ({reason}): see with verify what is damaged.") from None
     rows = sum(count for _, count in written)
     if rows != sum(file.rows for file in files):
-        raise PipelineError(f"{files[0].table}/{files[0].partition} does not have the rows that were committed.")
+        raise PipelineError(f"{folder_of} does not have the rows that were committed: see with verify what is damaged.")
     created = sorted({day for file in files for day in file.more.get("created_days", [])})
     more = {"created_days": created} if created else {}
     return [

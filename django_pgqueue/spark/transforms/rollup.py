@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 GRAINS = ("minute", "hour", "day")
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
 BATCH_MESSAGES = 5_000_000
-# Up to this number of messages, this process is done before Spark would be, with its start.
+# Up to this number of messages, this process is done before Spark would be, with its start. It is no larger than
+# LARGE_DAY, so that each of these days fits into memory.
 FEW_MESSAGES = 2_000_000
 # Days with more messages are computed by Spark alone, which sorts them on disk. In arrays, a day of this size needs
 # 1.2 GiB, and each of Spark's cores may have one at a time.
@@ -80,11 +81,9 @@ def rollup(
 
 
 def is_small(lake: ParquetLake, touched: Touched) -> bool:
-    """Return whether this process computes the days sooner than Spark, and has the memory for each of them."""
+    """Return whether this process computes the days sooner than Spark."""
     messages = _messages(lake)
-    read = touched.settled_on(touched.days)
-    largest = max((messages.get(day, 0) for day in touched.days), default=0)
-    return largest <= LARGE_DAY and sum(messages.get(day, 0) for day in read) <= FEW_MESSAGES
+    return sum(messages.get(day, 0) for day in touched.settled_on(touched.days)) <= FEW_MESSAGES
 
 
 def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:
