@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake.commit import LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
@@ -40,6 +40,8 @@ def merge_files(
                 writer.write(batch)
         written = writer.close()
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and (refusal := refused_by_disk(error)):
+            raise refusal from None
         reason = " ".join(str(error).split())
         raise PipelineError(f"{folder_of} cannot be compacted ({reason}): see with verify what is damaged.") from None
     rows = sum(count for _, count in written)

@@ -18,7 +18,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import durable, placing
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
@@ -237,7 +237,8 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
                 shutil.rmtree(folder, ignore_errors=True)
             right.folder.mkdir()
         try:
-            yield right
+            with refusals_of_the_disk():
+                yield right
         finally:
             # Committed files that could not be moved exist only in this folder, so it is kept.
             if not placing.unplaced(lake, lake.head):
@@ -258,9 +259,19 @@ def tidy(lake: LakeFolder) -> None:
 def errors_in_one_line() -> Iterator[None]:
     """Convert an OSError to PipelineError, with the path."""
     try:
-        yield
+        with refusals_of_the_disk():
+            yield
     except OSError as error:
         raise PipelineError(f"The lake cannot be written: {error.strerror or error}: {error.filename}") from None
+
+
+@contextmanager
+def refusals_of_the_disk() -> Iterator[None]:
+    """Convert the errors of a full or protected disk to PipelineError; others stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        raise refused_by_disk(error) or error from None
 
 
 def settle(lake: LakeFolder) -> None:
