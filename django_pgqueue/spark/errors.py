@@ -16,6 +16,7 @@ REMEDIES = {
     errno.EDQUOT: "free some space, or raise the quota",
     errno.EACCES: "give this user the right to write there",
     errno.EPERM: "give this user the right to write there",
+    errno.EFBIG: "raise the limit of the size of files",
     errno.EROFS: "mount it writable, or give another folder",
     errno.EIO: "look at the disk",
 }

@@ -13,7 +13,7 @@ def enqueue_in_bulk(database: Database, job: str, messages: int) -> tuple[object
     """Enqueue messages with the payloads 1, 2 … as the tasks of the data source do."""
     stage = one(database, "SELECT pgqueue_ingest_open(%s)", job)
     database.execute(
-        f"INSERT INTO pgqueue_stage_{stage} (channel, handler, payload)"  # noqa: S608
+        f"INSERT INTO pgqueue_stage_{stage} (channel, handler, payload)"
         " SELECT 'small', 'mail.send', to_jsonb(i) FROM generate_series(1, %s) AS i",
         [messages],
     )

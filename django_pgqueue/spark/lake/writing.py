@@ -84,14 +84,16 @@ class Writing:
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
         keep: Collection[str] = (),
+        lost: Collection[LakeFile] = (),
     ) -> Commit:
         """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
 
-        ``keep``: the paths of files in these partitions that stay.
+        ``keep``: the paths of files in these partitions that stay. ``lost``: missing files of earlier commits, to be
+        forgotten.
         Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
         """
         with errors_in_one_line():
-            return self._commit(kind, list(files), list(replace), state or {}, keep)
+            return self._commit(kind, list(files), list(replace), state or {}, keep, lost)
 
     def _commit(
         self,
@@ -100,6 +102,7 @@ class Writing:
         replace: list[tuple[str, str]],
         state: dict[str, Any],
         keep: Collection[str],
+        lost: Collection[LakeFile],
     ) -> Commit:
         head = self.lake.head
         for staged in files:
@@ -108,7 +111,7 @@ class Writing:
             durable.sync_to_disk(parent)
         number = head.number + 1
         new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
-        removed: list[str] = []
+        removed = [file.path for file in lost]
         exchanged = []
         for folder in (f"{table}/{partition}" for table, partition in replace):
             old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.history import lost_files
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
 from django_pgqueue.spark.transforms.queries import query
@@ -74,7 +75,8 @@ def rollup(
             touched.days -= {*batch}
             replaced = {("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch}
             replaced |= old_minutes(lake, minutes_from)
-            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state())
+            lost = lost_files(lake, {f"{table}/{part}" for table, part in replaced}) if everything else []
+            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state(), lost=lost)
             rows += sum(file.rows for file in files)
             done(len(days) - len(touched.days), len(days))
     return Rolled(tuple(days), rows)
