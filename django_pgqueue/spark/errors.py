@@ -10,7 +10,7 @@ NO_TABLES = (
 )
 
 
-# What a disk or its file system refuses, and what to do about it.
+# Errors with which a disk or its file system refuses a write, and the remedy for each.
 REMEDIES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space, or raise the quota",

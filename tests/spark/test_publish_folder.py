@@ -51,7 +51,7 @@ class SlowSource:
         self._pipe = open(path, "wb", buffering=0)  # noqa: SIM115
 
     def send(self, content: bytes) -> None:
-        """Returns when all but the last 64 kB of it, the size of a pipe, were read."""
+        """Return when all but the last 64 kB of it, the size of a pipe, were read."""
         view = memoryview(content)
         while view:
             view = view[self._pipe.write(view) :]
@@ -93,7 +93,7 @@ def test_a_file_of_a_replaced_day_is_moved_to_its_place(target: Target) -> None:
     assert target.list() == {PLACE: 3}
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next(made: ParquetLake, folder: Path, target: Target) -> None:
+def test_files_that_a_killed_run_left_are_removed_by_the_next(made: ParquetLake, folder: Path, target: Target) -> None:
     left = f"{uploading(PLACE)}.part"
     command = ["publish", "--lake", str(made.path), "--to", folder.as_uri()]
     assert main(command) == 0

@@ -121,7 +121,7 @@ def test_content_that_was_changed_without_changing_the_size_is_named(verify: Any
 
 
 def test_another_number_of_rows_than_was_committed_is_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of an early version, whose commits have no SHA-256."""
+    """The commits of an early version have no SHA-256."""
     made = ParquetLake.open(lake, create=True)
     add(made, range(10))
     commit = json.loads(made.commit_path(1).read_text())

@@ -93,7 +93,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a rescan mends beside the rows: the missing files that the lake forgets, and the rows by table and day."""
+    """The repair of a rescan beside the rows: the missing files that the lake forgets, and its new state."""
 
     lost: tuple[LakeFile, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
