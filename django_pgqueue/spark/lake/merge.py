@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,11 +35,11 @@ def merge_files(
             if file.sha256 and sha256_of(path) != file.sha256:
                 raise PipelineError(f"{path} is not as it was committed: see with verify what else is.")
         schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
-        writer = Merger(folder, schema, target_bytes, [name for name in dictionary if name in schema.names])
-        for path in paths:
-            for batch in _batches(path, schema):
-                writer.write(batch)
-        written = writer.close()
+        with Merger(folder, schema, target_bytes, [name for name in dictionary if name in schema.names]) as writer:
+            for path in paths:
+                for batch in _batches(path, schema):
+                    writer.write(batch)
+            written = writer.close()
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and (refusal := refused_by_disk(error)):
             raise refusal from None
@@ -82,6 +83,16 @@ class Merger:
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._written: list[tuple[Path, int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the file that an error has left open; its folder is removed with it."""
+        if self._sink is not None and self._writer is not None:
+            for open_one in (self._writer, self._sink):
+                with suppress(OSError, pa.ArrowException):
+                    open_one.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep rows in memory, and write them as one row group when there are enough."""
