@@ -18,11 +18,26 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.source import Source
 
 
+def day(text: str) -> date:
+    """Read a day such as 2026-11-21. Raises ArgumentTypeError."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a day, such as 2026-11-21") from None
+
+
+def at_least_one(text: str) -> int:
+    """Read a whole number from 1 on. Raises ArgumentTypeError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
 def add_since(parser: ArgumentParser, why: str) -> None:
     """Add the option for the first day: ``args.since``, a date. ``why``: the end of its help text."""
     parser.add_argument(
         "--since",
-        type=date.fromisoformat,
+        type=day,
         default=date.min,
         metavar="DAY",
         help=f"only this day and later ones, as 2026-11-21{why}",

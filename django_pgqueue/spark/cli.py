@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from django_pgqueue.spark.arguments import add_lineage
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 COMMANDS = {
@@ -38,7 +38,7 @@ OF_TASK = re.compile(r"^(?:.*: )?django_pgqueue\.spark\.[a-z_.]+\.[A-Z]\w*: (.+)
 INTERRUPTED = 130
 TERMINATED = 143
 # The modules that the extra installs.
-EXTRA = ("pyspark", "pyarrow", "adbc_driver_manager", "adbc_driver_postgresql")
+EXTRA = ("pyspark", "pyarrow", "numpy", "adbc_driver_manager", "adbc_driver_postgresql")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{package} is not installed: pip install 'pgqueue-django[spark]'.", arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        return _fail(str(refused_by_disk(error) or traceback.format_exc()), arguments)
     except Exception as error:
         return _fail(_said_by_task(error) or traceback.format_exc(), arguments)
 

@@ -87,7 +87,7 @@ def run(args: Namespace) -> int:
     lake = ParquetLake.open(args.lake)
     lake.settle()
     newest = datetime.now(UTC).date() - timedelta(days=args.older_than)
-    head, work = lake.head.number, list(find_work(lake, args.target_size, newest))
+    work = list(find_work(lake, args.target_size, newest))
     commits = sum(number < old_commit(lake, newest) for number in lake.commit_numbers())
     if args.dry_run:
         for each in work:
@@ -96,7 +96,7 @@ def run(args: Namespace) -> int:
             )
         print(f"Would merge {sum(len(each.files) for each in work):,} files and {commits:,} commits.")
         return 0
-    before, after = compact(lake, work, head, args.target_size)
+    before, after = compact(lake, work, args.target_size)
     with waiting_for(lake):
         from django_pgqueue.spark.lake.history import merge_commits
 
@@ -131,11 +131,8 @@ def old_commit(lake: ParquetLake, newest: date) -> int:
     return numbers[old - 1] if old else 0
 
 
-def compact(lake: ParquetLake, work: Iterable[Work], head: int, target_bytes: int) -> tuple[int, int]:
-    """Merge the files of each partition, in a commit of its own. Returns how many files there were, and are.
-
-    ``head``: the commit at which the work was found.
-    """
+def compact(lake: ParquetLake, work: Iterable[Work], target_bytes: int) -> tuple[int, int]:
+    """Merge the files of each partition, in a commit of its own. Returns how many files there were, and are."""
     from django_pgqueue.spark.scratch import scratch
 
     before = after = 0
@@ -145,7 +142,7 @@ def compact(lake: ParquetLake, work: Iterable[Work], head: int, target_bytes: in
         for each in work:
             merged = merge(lake, each, folder, target_bytes)
             with waiting_for(lake) as writing:
-                if replace_files(lake, writing, each, merged, head):
+                if replace_files(lake, writing, each, merged):
                     before, after = before + len(each.files), after + len(merged)
                 else:
                     print(f"{each.table}/{each.partition} was written meanwhile; the next run merges it.")
@@ -160,14 +157,12 @@ def merge(lake: ParquetLake, work: Work, folder: Path, target_bytes: int) -> lis
     return merge_files(lake, work.files, folder, target_bytes, DICTIONARY)
 
 
-def replace_files(lake: ParquetLake, writing: Writing, work: Work, merged: list[StagedFile], head: int) -> bool:
-    """Commit merged files in place of those that they were made of; False: others wrote these meanwhile."""
+def replace_files(lake: ParquetLake, writing: Writing, work: Work, merged: list[StagedFile]) -> bool:
+    """Commit merged files in place of those that they were made of; False: others replaced or removed these meanwhile.
+
+    No name of a file is used again, so files that are still there are those that were merged.
+    """
     replaced = {file.path for file in work.files}
-    for number in lake.commit_numbers():
-        if number > head:
-            commit = lake.commit(number)
-            if not replaced.isdisjoint([*commit.removed, *(file.path for file in commit.files)]):
-                return False
     folder = lake.path / work.table / work.partition
     present = {path.relative_to(lake.path).as_posix() for path in folder.glob("*.parquet")}
     if not replaced <= present:

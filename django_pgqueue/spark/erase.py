@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,9 @@ def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
 
     names = {channel}
     for path in lake.files("channel"):
-        for row in pq.read_table(path, columns=["id", "queue", "name"]).to_pylist():
+        with reading(path):
+            rows = pq.read_table(path, columns=["id", "queue", "name"], partitioning=None).to_pylist()
+        for row in rows:
             if row["queue"] == queue and row["name"] == f"{channel} (released {row['id']})":
                 names.add(row["name"])
     return sorted(names)
@@ -106,9 +109,25 @@ def count_matching(path: Path, table: str, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with reading(path), pq.ParquetFile(path) as file:
         batches = file.iter_batches(columns=["queue", NAMED[table]])
         return sum(batch.num_rows - keep(batch, table, queue, names).true_count for batch in batches)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Convert the error of a damaged file to PipelineError."""
+    import pyarrow as pa
+
+    from django_pgqueue.spark.errors import refused_by_disk
+    from django_pgqueue.spark.transforms.readable import unreadable
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and refused_by_disk(error):
+            raise
+        raise unreadable(str(path)) from None
 
 
 def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
@@ -130,7 +149,7 @@ def without(
     from django_pgqueue.spark.export.task import DICTIONARY
 
     staged, rows, created = writing.stage(table, partition), 0, set()
-    with pq.ParquetFile(path) as file:
+    with reading(path), pq.ParquetFile(path) as file:
         options: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
         options["use_dictionary"] = [name for name in DICTIONARY if name in file.schema_arrow.names]
         with pq.ParquetWriter(staged, file.schema_arrow, **options) as writer:

@@ -1,3 +1,5 @@
+import errno
+import os
 import re
 
 # The tables and functions of the app django_pgqueue.pipeline, as an error of PostgreSQL names them.
@@ -8,5 +10,31 @@ NO_TABLES = (
 )
 
 
+# Errors with which a disk or its file system refuses a write, and the remedy for each.
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EACCES: "give this user the right to write there",
+    errno.EPERM: "give this user the right to write there",
+    errno.EFBIG: "raise the limit of the size of files",
+    errno.EROFS: "mount it writable, or give another folder",
+    errno.EIO: "look at the disk",
+}
+
+
 class PipelineError(Exception):
     """The pipeline cannot do what was asked; the message is one line that says what to do."""
+
+
+def refused_by_disk(error: OSError) -> PipelineError | None:
+    """Return the error for a file that the system does not let us write, or None for an error of another kind.
+
+    Arrow's errors have the number of the system's error, too, but not the name of the file.
+    """
+    if error.errno not in REMEDIES:
+        return None
+    where = f": {error.filename}" if error.filename else ""
+    return PipelineError(
+        f"The lake cannot be written: {os.strerror(error.errno)}{where}. "
+        f"{REMEDIES[error.errno].capitalize()}, and run it again."
+    )

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, engine, named_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, at_least_one, engine, named_source
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import ParquetLake
@@ -47,25 +47,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep-minutes",
-        type=days,
+        type=at_least_one,
         default=7,
         metavar="N",
         help="keep metrics by minute of the newest N days of the lake only; those by hour and day stay (default: 7)",
     )
     parser.add_argument(
         "--keep-days",
-        type=days,
+        type=at_least_one,
         default=90,
         metavar="N",
         help="remove metrics that are older than N days from the database (default: 90)",
     )
-
-
-def days(text: str) -> int:
-    """Read a number of days from 1 on. Raises ValueError."""
-    if (number := int(text)) < 1:
-        raise ValueError
-    return number
 
 
 def run(args: Namespace) -> int:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 REMEDY = "Remove what is damaged, then `export --rescan` writes anew the days that the archive still has."
 UNKNOWN = "no commit knows it."
-DEAD_LETTERS = """
-SELECT (d.dead_at AT TIME ZONE 'UTC')::date, count(*) FROM pgqueue_dead_letter AS d
-WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' GROUP BY 1 ORDER BY 1
-"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -117,7 +113,7 @@ def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
     from django_pgqueue.spark.export.archive import find_partitions
     from django_pgqueue.spark.export.losses import loss_text
     from django_pgqueue.spark.export.register import check_identity, lost_rows
-    from django_pgqueue.spark.export.repair import rows_in_database
+    from django_pgqueue.spark.export.repair import DEAD_LETTERS, rows_in_database
 
     check_identity(lake, source.identity(), adopt=False)
     exported = lake.state.get("exported_xid", 0)

@@ -31,7 +31,7 @@ def publish(lake: ParquetLake, store: ObjectStore, prefix: str, *options: str) -
 
 def merge_all(lake: ParquetLake) -> None:
     """Compact all days; a test calls this in any thread, where a command could not handle signals."""
-    compact(lake, list(find_work(lake, 128_000_000, NEVER)), lake.head.number, 128_000_000)
+    compact(lake, list(find_work(lake, 128_000_000, NEVER)), 128_000_000)
 
 
 def ids_by_commit(files: fs.FileSystem, root: str, table: str = "archive") -> list[int]:

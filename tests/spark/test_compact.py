@@ -160,13 +160,13 @@ def test_a_file_whose_content_was_changed_is_not_merged(many: ParquetLake, capsy
 
 
 def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: ParquetLake, tmp_path: Path) -> None:
-    head, [first, _] = many.head.number, list(find_work(many, TARGET, date(2026, 3, 20)))
+    [first, _] = list(find_work(many, TARGET, date(2026, 3, 20)))
     merged = merge(many, first, folder_of(many), TARGET)
     add(many, range(200, 210))
     before = rows(many)
 
     with many.writing() as writing:
-        assert replace_files(many, writing, first, merged, head)
+        assert replace_files(many, writing, first, merged)
 
     assert len(many.files("archive", [date(2026, 3, 14)])) == 2
     assert rows(many) == before
@@ -175,7 +175,7 @@ def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: ParquetLake, 
 
 
 def test_a_day_that_is_written_anew_meanwhile_is_left(many: ParquetLake) -> None:
-    head, [first, second] = many.head.number, list(find_work(many, TARGET, date(2026, 3, 20)))
+    [first, second] = list(find_work(many, TARGET, date(2026, 3, 20)))
     merged = [merge(many, work, folder_of(many), TARGET) for work in (first, second)]
     with many.writing() as writing:
         path = writing.stage("archive", DAY)
@@ -183,8 +183,8 @@ def test_a_day_that_is_written_anew_meanwhile_is_left(many: ParquetLake) -> None
         writing.commit("erase", [writing.staged(path)], replace=[("archive", DAY)])
 
     with many.writing() as writing:
-        assert not replace_files(many, writing, first, merged[0], head)
-        assert replace_files(many, writing, second, merged[1], head)
+        assert not replace_files(many, writing, first, merged[0])
+        assert replace_files(many, writing, second, merged[1])
 
     assert [row["id"] for row in rows(many)] == [7, *range(100, 120)]
     assert problems(many) == []

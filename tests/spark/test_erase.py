@@ -138,6 +138,18 @@ def test_another_name_of_a_released_channel_goes_too(source: Source, database: D
     assert [row["name"] for row in rows(lake)["channel"] if "released" in row["name"]] == []
 
 
+@pytest.mark.parametrize("table", ["archive", "channel"])
+def test_a_damaged_file_is_named(filled: Path, table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = ParquetLake.open(filled).files(table)[0]
+    damaged.write_bytes(b"damaged")
+
+    assert erase(filled) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"{damaged} cannot be read, it is damaged or gone: see with verify what else is")
+    assert said.count("\n") == 1
+
+
 def test_a_killed_erase_is_finished_by_the_next(filled: Path) -> None:
     before = rows(filled)
     command = [sys.executable, "-m", "django_pgqueue.spark", "erase", "--lake", str(filled)]

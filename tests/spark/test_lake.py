@@ -14,7 +14,8 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import NOTHING
+from django_pgqueue.spark.lake.commit import NOTHING, Commit
+from django_pgqueue.spark.lake.durable import create_json
 from django_pgqueue.spark.lake.placing import place
 from django_pgqueue.spark.lake.writing import Writing
 
@@ -35,6 +36,17 @@ def commit(lake: ParquetLake, rows: int, **options: Any) -> None:
 
 def rows(lake: ParquetLake, table: str = "archive") -> int:
     return sum(pq.read_metadata(path).num_rows for path in lake.files(table))
+
+
+def late_run(lake: ParquetLake, newest: Commit = NOTHING) -> Writing:
+    """A run that looked at the lake when this was the newest commit."""
+
+    class Late(ParquetLake):
+        head = newest
+
+    run = Writing(Late(lake.path))
+    run.folder.mkdir()
+    return run
 
 
 def test_committed_files_are_in_the_lake(lake: Path) -> None:
@@ -132,18 +144,44 @@ def test_two_runs_cannot_write_at_the_same_time(lake: Path) -> None:
 def test_a_run_that_lost_its_lock_cannot_commit_over_another_one(lake: Path) -> None:
     """Where flock does not hold, on some network file systems, the name of the commit decides."""
     made = ParquetLake.open(lake, create=True)
-    slow, quick = Writing(made), Writing(made)
-    for run in (slow, quick):
-        run.folder.mkdir()
+    slow, quick = late_run(made), late_run(made)
     staged = write(slow, 3)
     quick.commit("test", [write(quick, 1)])
 
-    class Late(ParquetLake):
-        head = NOTHING  # as it was when it looked
-
     with pytest.raises(PipelineError, match="committed"):
-        Writing(Late(lake), slow.run).commit("test", [staged])
+        slow.commit("test", [staged])
     assert rows(made) == 1
+
+
+def test_of_two_runs_that_decide_on_the_same_commit_one_fails(lake: Path) -> None:
+    """Neither has placed its files when the other looks: the link to the name of the prepared commit decides."""
+    made = ParquetLake.open(lake, create=True)
+    late, other = late_run(made), Commit(1, "test", "2026-03-14T00:00:00+00:00")
+    staged = write(late, 3)
+    create_json(made.prepared_path(1), other.as_json(), made.control / ".commit-other")
+
+    with pytest.raises(PipelineError, match="Another run committed"):
+        late.commit("test", [staged])
+
+    assert made.commit(1) == other
+    assert not list(made.control.glob(".commit-*"))
+
+
+def test_files_that_stay_in_a_replaced_partition_are_never_away(lake: Path) -> None:
+    """They are linked to the folder that takes the place of theirs, and not moved: a run may fail before it decides."""
+    made = ParquetLake.open(lake, create=True)
+    commit(made, 5)
+    commit(made, 3)
+    [stays, goes], seen = made.files("archive"), made.head
+    with made.writing() as writing:
+        writing.commit("test")
+    late = late_run(made, seen)
+    staged = write(late, 2)
+
+    with pytest.raises(PipelineError, match="Another run committed"):
+        late.commit("test", [staged], replace=[("archive", DAY)], keep={stays.relative_to(lake).as_posix()})
+
+    assert made.files("archive") == [stays, goes]
 
 
 def test_a_file_that_is_not_whole_is_not_committed(lake: Path) -> None:

@@ -95,6 +95,22 @@ def test_old_metrics_go_from_the_database_and_stay_in_the_lake(source: Source, d
     assert len(lake_metrics(lake)) == 5
 
 
+def test_a_column_that_an_older_file_does_not_have_is_null(source: Source, database: Database, lake: Path) -> None:
+    make_metrics(lake, "2026-03-14", total_max_seconds=2.0)
+    opened = ParquetLake.open(lake)
+    with opened.writing() as writing:
+        [file] = opened.files("metrics")
+        path = writing.stage("metrics", "grain=hour/day=2026-03-14")
+        pq.write_table(pq.read_table(file, partitioning=None).drop_columns("total_max_seconds"), path)
+        writing.commit("rollup", [writing.staged(path)], replace=[("metrics", "grain=hour/day=2026-03-14")])
+
+    assert load_metrics(source, opened, ["hour"], now=NOW).rows == 1
+
+    assert database.execute("SELECT total_max_seconds, run_seconds FROM pgqueue_queue_metric").fetchall() == [
+        (None, 1.5)
+    ]
+
+
 def test_a_day_that_cannot_be_read_stays_as_it_was_loaded(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", 3)
     load_metrics(source, ParquetLake.open(lake), now=NOW)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
-from tests.spark.rows import fill_archive, fill_dead_letters
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_load import make_metrics
 from tests.support.paths import REPOSITORY
 from tests.support.sessions import Session as Database
@@ -74,6 +75,17 @@ def test_an_export_decides_it_before_spark_even_on_a_cluster(dsn: str, rolled_up
 
     assert "nothing is new" in ran.said
     assert ran.cpu_seconds < MOST_CPU_SECONDS
+
+
+def test_an_export_of_many_small_days_needs_no_spark(dsn: str, database: Database, lake: Path) -> None:
+    """The first export of a project that has kept its archive for some weeks."""
+    for number in range(20):
+        fill_archive(database, 10, DAY + timedelta(days=number))
+
+    ran = run_without_spark("export", "--lake", str(lake), "--source", dsn)
+
+    assert "Exported 200 archived messages" in ran.said
+    assert len(ParquetLake.open(lake).partitions("archive")) == 20
 
 
 def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: ParquetLake) -> None:

@@ -120,6 +120,35 @@ def test_content_that_was_changed_without_changing_the_size_is_named(verify: Any
     assert f"{path}: its content is not that which was committed (SHA-256 differs)." in said
 
 
+def test_another_number_of_rows_than_was_committed_is_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commits of an early version have no SHA-256."""
+    made = ParquetLake.open(lake, create=True)
+    add(made, range(10))
+    commit = json.loads(made.commit_path(1).read_text())
+    commit["files"][0] |= {"rows": 11, "sha256": ""}
+    made.commit_path(1).write_text(json.dumps(commit))
+
+    assert main(["verify", "--lake", str(lake)]) == 1
+
+    assert "it has 10 rows, committed were 11." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["verify", "--since", "2026-13-45"], "argument --since: '2026-13-45' is not a day, such as 2026-11-21"),
+        (["report", "--until", "yesterday"], "argument --until: 'yesterday' is not a day, such as 2026-11-21"),
+        (["rollup", "--keep-days", "0"], "argument --keep-days: '0' is no number from 1 on"),
+    ],
+)
+def test_an_option_that_is_not_understood_says_what_it_wants(
+    lake: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*options, "--lake", str(lake)])
+    assert said in capsys.readouterr().err
+
+
 def test_files_of_a_version_that_kept_no_digest_are_counted(verify: Any, lake: Path) -> None:
     commit = ParquetLake.open(lake).commit_path(1)
     written = json.loads(commit.read_text())
@@ -192,7 +221,7 @@ def write_and_compact(lake: ParquetLake, done: threading.Event) -> int:
     while not done.is_set() or lake.head.number <= 10:
         for _ in range(3):
             add(lake, range(1))
-        compact(lake, find_work(lake, 2**20, date.max), lake.head.number, 2**20)
+        compact(lake, find_work(lake, 2**20, date.max), 2**20)
         with lake.writing():
             merge_commits(lake, lake.head.number - 1)
     return lake.head.number

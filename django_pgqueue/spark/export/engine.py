@@ -15,7 +15,8 @@ from django_pgqueue.spark.source import Source
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# Up to this number of ranges, this process is done before Spark would have started.
+# Up to the size of so many full ranges, this process is done before Spark would have started. The ranges of small days
+# are many, and far from full.
 FEW_RANGES = 6
 
 
@@ -25,7 +26,7 @@ def run_tasks(
     """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
     if not tasks:
         return []
-    if options.master is None and sum(len(task.ranges) for task in tasks) <= FEW_RANGES:
+    if options.master is None and sum(task.bytes for task in tasks) <= FEW_RANGES * options.range_bytes:
         return [run_here(task, source, folder, progress) for task in tasks]
     with session("pgqueue export", options.master, options.memory, options.conf) as spark:
         return run_on_spark(tasks, source, folder, progress, spark.sparkContext)

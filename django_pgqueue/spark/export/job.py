@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date
 from pathlib import Path
+from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
@@ -17,9 +19,10 @@ from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
-from django_pgqueue.spark.export.repair import days_that_differ
+from django_pgqueue.spark.export.repair import days_that_differ, lacking_letters, recounted
 from django_pgqueue.spark.export.task import ExportResult, Written
-from django_pgqueue.spark.lake import ParquetLake, StagedFile
+from django_pgqueue.spark.lake import LakeFile, ParquetLake, StagedFile
+from django_pgqueue.spark.lake.history import lost_files
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
@@ -55,7 +58,15 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         with source.connect() as connection, source.errors():
             register.check_remembered(connection, lake, adopt=options.adopt)
             rewrite = days_that_differ(connection, lake) if options.rescan else []
-            plan = make_plan(connection, lake.state, without=without, rewrite=rewrite, range_bytes=options.range_bytes)
+            lacking = lacking_letters(connection, lake) if options.rescan else {}
+            plan = make_plan(
+                connection,
+                lake.state,
+                without=without,
+                rewrite=rewrite,
+                lacking=filter(None, lacking.values()),
+                range_bytes=options.range_bytes,
+            )
             register.check_horizon(lake, plan.horizon)
             holder = find_holder(connection, plan.horizon)
         results = _read(plan, source, writing, options)
@@ -66,7 +77,8 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
         losses = list(find_losses(plan, results, lake.state, lost))
-        _commit(writing, plan, files, lost, reported=bool(losses))
+        repair = _repair(lake, plan, lacking, files) if options.rescan else Repair()
+        _commit(writing, plan, files, repair, lost, reported=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
@@ -77,6 +89,22 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         losses=tuple(losses),
         warning=register.report_export(source, lake, new=new),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The repair of a rescan beside the rows: the missing files that the lake forgets, and its new state."""
+
+    lost: tuple[LakeFile, ...] = ()
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+def _repair(lake: ParquetLake, plan: ExportPlan, letters: Iterable[date], files: list[StagedFile]) -> Repair:
+    """Return the repair of the days that a rescan has compared, whose missing rows are in ``files``."""
+    compared = [("archive", partition.day) for partition in plan.partitions if partition.day]
+    compared += [("dead_letter", day) for day in letters]
+    lost = lost_files(lake, {f"{table}/day={day}" for table, day in compared})
+    return Repair(tuple(lost), {"rows": recounted(lake, compared, files, plan.rewritten)})
 
 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
@@ -97,7 +125,13 @@ def _staged(file: Written) -> StagedFile:
 
 
 def _commit(
-    writing: Writing, plan: ExportPlan, files: list[StagedFile], lost: dict[str, int], *, reported: bool
+    writing: Writing,
+    plan: ExportPlan,
+    files: list[StagedFile],
+    repair: Repair,
+    lost: dict[str, int],
+    *,
+    reported: bool,
 ) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
@@ -110,11 +144,18 @@ def _commit(
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
         **({"lost": lost} if lost else {}),
+        **repair.state,
     }
     now = plan.horizon.now
     same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"
-    if not files and not reported and same_day and state == {name: before.get(name) for name in state}:
+    if (
+        not files
+        and not repair.lost
+        and not reported
+        and same_day
+        and state == {name: before.get(name) for name in state}
+    ):
         return
     state |= {"exported_xid": plan.horizon.xid, "exported_at": now.astimezone(UTC).isoformat()}
     replaced = [("archive", f"day={day}") for day in plan.rewritten]
-    writing.commit("export", files, replace=replaced, state=state)
+    writing.commit("export", files, replace=replaced, state=state, lost=repair.lost)

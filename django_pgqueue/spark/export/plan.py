@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -56,9 +56,13 @@ def make_plan(
     *,
     without: tuple[str, ...] = (),
     rewrite: Collection[date] = (),
+    lacking: Iterable[str] = (),
     range_bytes: int = RANGE_BYTES,
 ) -> ExportPlan:
-    """Plan an export. Raises PipelineError when a table is missing or may not be read."""
+    """Plan an export. Raises PipelineError when a table is missing or may not be read.
+
+    ``rewrite``: days of the archive that are read as a whole. ``lacking``: conditions for older dead letters to read.
+    """
     selects = {table: _select(connection, table, without) for table in schema.SOURCES}
     since = state.get("exported_xid", 0)
     closing = Closing.from_state(state)
@@ -74,19 +78,21 @@ def make_plan(
             query = f"{selects['archive']} FROM {partition.relation}"
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
             conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
+            size = partition.bytes // max(1, len(conditions))
             if partition.day and partition.day.isoformat() in state.get("open_days", []):
                 # The lake has most of the rows; a partition without new rows needs no task.
                 conditions = [condition for condition in conditions if has_rows(connection, partition, condition)]
-            tasks += [ExportTask("archive", partition.relation, query, (condition,)) for condition in conditions]
+            tasks += [ExportTask("archive", partition.relation, query, (each,), size) for each in conditions]
         if partition.day and partition.day < after.before:
             day = partition.day.isoformat()
             now = {"blocks": partition.blocks, "xid": horizon.xid}
             closed[day] = closing.closed.get(day, now) if start is None else now
+    letters = [*lacking]
     if horizon.xid > since:
-        ranges = dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
-        relation = schema.SOURCES["dead_letter"]
-        query = f"{selects['dead_letter']} FROM {relation}"
-        tasks += [ExportTask("dead_letter", relation, query, (condition,)) for condition in ranges]
+        letters += dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
+    relation = schema.SOURCES["dead_letter"]
+    query = f"{selects['dead_letter']} FROM {relation}"
+    tasks += [ExportTask("dead_letter", relation, query, (each,), range_bytes) for each in letters]
     digest = channels.digest(connection)
     query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
     return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), list(rewrite), query, digest)
@@ -110,7 +116,7 @@ def group(tasks: list[ExportTask]) -> list[ExportTask]:
     for task in tasks:
         last = grouped[-1] if grouped else None
         if last and last.query == task.query and len(last.ranges) < size:
-            grouped[-1] = replace(last, ranges=last.ranges + task.ranges)
+            grouped[-1] = replace(last, ranges=last.ranges + task.ranges, bytes=last.bytes + task.bytes)
         else:
             grouped.append(task)
     return grouped

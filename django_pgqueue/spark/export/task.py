@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
@@ -28,13 +29,14 @@ DICTIONARY = ["queue", "channel", "handler", "outcome", "reason", "worker"]
 @dataclass(frozen=True, slots=True)
 class ExportTask:
     """A part of one table. ``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each
-    statement.
+    statement; ``bytes``: about what they read together.
     """
 
     table: str
     relation: str
     query: str
     ranges: tuple[str, ...]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,11 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
         except PipelineError as error:
             files.discard()
             return ExportResult(failure=str(error))
+        except OSError as error:
+            files.discard()
+            if refusal := refused_by_disk(error):
+                return ExportResult(failure=str(refusal))
+            raise
     raise AssertionError("a loop that always returns")
 
 
@@ -150,7 +157,8 @@ class Files:
     def discard(self) -> None:
         """Forget the files; the staging folder is removed at the end of the run."""
         for file in self._open.values():
-            file.writer.close()
+            with suppress(OSError):  # of a full disk, once more
+                file.writer.close()
         self._open.clear()
 
     def _write(self, day: date, batch: pa.RecordBatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from django_pgqueue.spark.errors import PipelineError
@@ -25,6 +25,14 @@ def committed_files(lake: LakeFolder, up_to: int | None = None) -> dict[str, Lak
             # A compaction may have merged commits at this moment.
             if {*numbers} <= {*lake.commit_numbers()}:
                 raise
+
+
+def lost_files(lake: LakeFolder, folders: Collection[str]) -> list[LakeFile]:
+    """Return the files that commits list in these folders of partitions, and that are not there."""
+    files = committed_files(lake).values()
+    return [
+        file for file in files if f"{file.table}/{file.partition}" in folders and not (lake.path / file.path).exists()
+    ]
 
 
 def _listed(lake: LakeFolder, numbers: Iterable[int], last: int) -> dict[str, LakeFile]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake.commit import LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
@@ -28,21 +29,25 @@ def merge_files(
     ``dictionary``: columns with few different values. Raises PipelineError when a file is not as it was committed.
     """
     paths = [lake.path / file.path for file in files]
+    folder_of = f"{files[0].table}/{files[0].partition}"
     try:
         for path, file in zip(paths, files, strict=True):
             if file.sha256 and sha256_of(path) != file.sha256:
                 raise PipelineError(f"{path} is not as it was committed: see with verify what else is.")
         schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
-        writer = Merger(folder, schema, target_bytes, [name for name in dictionary if name in schema.names])
-        for path in paths:
-            for batch in _batches(path, schema):
-                writer.write(batch)
-        written = writer.close()
+        with Merger(folder, schema, target_bytes, [name for name in dictionary if name in schema.names]) as writer:
+            for path in paths:
+                for batch in _batches(path, schema):
+                    writer.write(batch)
+            written = writer.close()
     except (OSError, pa.ArrowException) as error:
-        raise PipelineError(f"{files[0].table}/{files[0].partition} cannot be compacted ({error}).") from None
+        if isinstance(error, OSError) and (refusal := refused_by_disk(error)):
+            raise refusal from None
+        reason = " ".join(str(error).split())
+        raise PipelineError(f"{folder_of} cannot be compacted ({reason}): see with verify what is damaged.") from None
     rows = sum(count for _, count in written)
     if rows != sum(file.rows for file in files):
-        raise PipelineError(f"{files[0].table}/{files[0].partition} does not have the rows that were committed.")
+        raise PipelineError(f"{folder_of} does not have the rows that were committed: see with verify what is damaged.")
     created = sorted({day for file in files for day in file.more.get("created_days", [])})
     more = {"created_days": created} if created else {}
     return [
@@ -78,6 +83,16 @@ class Merger:
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._written: list[tuple[Path, int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the file that an error has left open; its folder is removed with it."""
+        if self._sink is not None and self._writer is not None:
+            for open_one in (self._writer, self._sink):
+                with suppress(OSError, pa.ArrowException):
+                    open_one.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep rows in memory, and write them as one row group when there are enough."""

@@ -33,7 +33,8 @@ def read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
             rows = file.read([name for name in schema.names if name in file.schema_arrow.names])
     except (OSError, pa.ArrowException) as error:
         raise PipelineError(
-            f"{path} cannot be read ({error}): run rollup --all, or restore the lake from a backup."
+            f"{path} cannot be read ({error}): remove it and run rollup --all if it has metrics, or restore it from a "
+            "backup."
         ) from None
     there = set(rows.column_names)
     values = [

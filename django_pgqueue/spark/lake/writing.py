@@ -18,7 +18,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import durable, placing
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
@@ -84,14 +84,16 @@ class Writing:
         replace: Iterable[tuple[str, str]] = (),
         state: dict[str, Any] | None = None,
         keep: Collection[str] = (),
+        lost: Collection[LakeFile] = (),
     ) -> Commit:
         """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
 
-        ``keep``: the paths of files in these partitions that stay.
+        ``keep``: the paths of files in these partitions that stay. ``lost``: missing files of earlier commits, to be
+        forgotten.
         Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
         """
         with errors_in_one_line():
-            return self._commit(kind, list(files), list(replace), state or {}, keep)
+            return self._commit(kind, list(files), list(replace), state or {}, keep, lost)
 
     def _commit(
         self,
@@ -100,6 +102,7 @@ class Writing:
         replace: list[tuple[str, str]],
         state: dict[str, Any],
         keep: Collection[str],
+        lost: Collection[LakeFile],
     ) -> Commit:
         head = self.lake.head
         for staged in files:
@@ -108,7 +111,7 @@ class Writing:
             durable.sync_to_disk(parent)
         number = head.number + 1
         new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
-        removed: list[str] = []
+        removed = [file.path for file in lost]
         exchanged = []
         for folder in (f"{table}/{partition}" for table, partition in replace):
             old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]
@@ -237,7 +240,8 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
                 shutil.rmtree(folder, ignore_errors=True)
             right.folder.mkdir()
         try:
-            yield right
+            with refusals_of_the_disk():
+                yield right
         finally:
             # Committed files that could not be moved exist only in this folder, so it is kept.
             if not placing.unplaced(lake, lake.head):
@@ -258,9 +262,19 @@ def tidy(lake: LakeFolder) -> None:
 def errors_in_one_line() -> Iterator[None]:
     """Convert an OSError to PipelineError, with the path."""
     try:
-        yield
+        with refusals_of_the_disk():
+            yield
     except OSError as error:
         raise PipelineError(f"The lake cannot be written: {error.strerror or error}: {error.filename}") from None
+
+
+@contextmanager
+def refusals_of_the_disk() -> Iterator[None]:
+    """Convert the errors of a full or protected disk to PipelineError; others stay as they are."""
+    try:
+        yield
+    except OSError as error:
+        raise refused_by_disk(error) or error from None
 
 
 def settle(lake: LakeFolder) -> None:

@@ -17,12 +17,18 @@ BATCH_ROWS = 5_000
 
 
 def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the files. Raises PipelineError, with the name of a file that cannot be read."""
+    """Yield the rows of the files; a column that an older file does not have is None.
+
+    Raises PipelineError, with the name of a file that cannot be read.
+    """
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(BATCH_ROWS, columns=list(columns)):
-                    yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+                there = set(file.schema_arrow.names)
+                for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in columns if name in there]):
+                    nothing = [None] * batch.num_rows
+                    values = (batch.column(name).to_pylist() if name in there else nothing for name in columns)
+                    yield from zip(*values, strict=True)
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} cannot be read ({error}): compute it anew with rollup --all.") from None
 

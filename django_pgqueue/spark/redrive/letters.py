@@ -48,7 +48,7 @@ def dead_letters_of(spark: SparkSession, lake: ParquetLake, condition: str, payl
     Letters that retention has dropped since, or that were redriven, are counted when the frame is redriven. Raises
     PipelineError.
     """
-    missing = [name for name in lake.description.without if re.search(rf"\b{name}\b", f"{condition} {payload or ''}")]
+    missing = [name for name in lake.description.without if _names(name, f"{condition} {payload or ''}")]
     if missing:
         raise PipelineError(
             f"The lake does not have the column {', '.join(missing)} (export --without): choose from the database."
@@ -99,7 +99,12 @@ def _as_json(kind: DataType) -> Column:
 
 
 def _needed(name: str, expressions: str) -> bool:
-    return name not in HEAVY or re.search(rf"\b{name}\b", expressions, re.IGNORECASE) is not None
+    return name not in HEAVY or _names(name, expressions)
+
+
+def _names(column: str, expressions: str) -> bool:
+    """Return whether SQL names a column. Spark's names have no case."""
+    return re.search(rf"\b{column}\b", expressions, re.IGNORECASE) is not None
 
 
 @contextmanager

@@ -6,10 +6,9 @@ Run `export` and `rollup` before. Neither Spark nor the database is needed.
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from datetime import date
 from pathlib import Path
 
-from django_pgqueue.spark.arguments import add_lake
+from django_pgqueue.spark.arguments import add_lake, day
 from django_pgqueue.spark.errors import PipelineError
 
 
@@ -27,11 +26,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--days", type=_days, default=7, metavar="N", help="the newest N days that the lake has metrics of (default: 7)"
     )
     parser.add_argument(
-        "--until", type=_day, metavar="DAY", help="the last day, as 2026-11-21 (default: the newest with metrics)"
+        "--until", type=day, metavar="DAY", help="the last day, as 2026-11-21 (default: the newest with metrics)"
     )
     parser.add_argument(
         "--against",
-        type=_day,
+        type=day,
         metavar="DAY",
         help="compare with as many days that end with this one (default: the days just before)",
     )
@@ -48,13 +47,6 @@ def _days(given: str) -> int:
     if not given.isdecimal() or not 1 <= int(given) <= 3660:
         raise ArgumentTypeError(f"{given!r} is not a number of days between 1 and 3660")
     return int(given)
-
-
-def _day(given: str) -> date:
-    try:
-        return date.fromisoformat(given)
-    except ValueError:
-        raise ArgumentTypeError(f"{given!r} is not a day, such as 2026-11-21") from None
 
 
 def run(args: Namespace) -> int:

@@ -19,7 +19,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     arguments.add_lake(parser)
     parser.add_argument("--queue", default="default", metavar="NAME", help="the queue (default: default)")
     parser.add_argument(
-        "--days", type=at_least_one, default=1, metavar="N", help="the last N days of the lake, UTC (default: 1)"
+        "--days",
+        type=arguments.at_least_one,
+        default=1,
+        metavar="N",
+        help="the last N days of the lake, UTC (default: 1)",
     )
     parser.add_argument(
         "--set",
@@ -48,18 +52,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a shared limit: max_concurrency, max_cost, release_interval, release_burst; handlers (names) or id says "
         "which messages have it; may be repeated",
     )
-    parser.add_argument("--workers", type=at_least_one, metavar="N", help="another number of worker processes")
+    parser.add_argument(
+        "--workers", type=arguments.at_least_one, metavar="N", help="another number of worker processes"
+    )
     parser.add_argument(
         "--concurrency",
-        type=at_least_one,
+        type=arguments.at_least_one,
         metavar="N",
         help="--concurrency of the workers (default: 4, or more if the archive shows more)",
     )
     parser.add_argument(
-        "--batch", type=at_least_one, default=100, metavar="N", help="--batch of the workers (default: 100)"
+        "--batch", type=arguments.at_least_one, default=100, metavar="N", help="--batch of the workers (default: 100)"
     )
     parser.add_argument("--validate", action="store_true", help="say channel by channel how far the replay is off")
-    parser.add_argument("--top", type=at_least_one, default=20, metavar="N", help="channels to show (default: 20)")
+    parser.add_argument(
+        "--top", type=arguments.at_least_one, default=20, metavar="N", help="channels to show (default: 20)"
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     arguments.add_engine(parser)
 
@@ -84,13 +92,6 @@ def run(args: Namespace) -> int:
         outcomes = simulate(spark, lake, scenarios)
     output.show(outcomes, queue=args.queue, days=days, top=args.top, validate=args.validate, as_json=args.json)
     return 0
-
-
-def at_least_one(text: str) -> int:
-    """Read a whole number from 1 on. Raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return int(text)
 
 
 def change(text: str) -> Change:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyarrow import parquet
-
 from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake.rows import read_table
+from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.simulate.capacity import Capacity
 from django_pgqueue.spark.simulate.engine import Simulation
 from django_pgqueue.spark.simulate.limits import Change, ChannelLimits, QueueLimits, SharedLimits, changed
@@ -100,7 +101,8 @@ def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLi
     of its last snapshot.
     """
     until = EPOCH + timedelta(microseconds=ended_at)
-    rows = [row for path in paths for row in parquet.ParquetFile(path).read().to_pylist() if row["queue"] == queue]
+    found = read_table("channel", map(Path, paths), arrow_schema("channel").names).to_pylist()
+    rows = [row for row in found if row["queue"] == queue]
     later = [row["exported_at"] for row in rows if row["exported_at"] >= until]
     rows = [row for row in rows if not later or row["exported_at"] <= min(later)]
     return {row["name"]: _limits(row) for row in sorted(rows, key=itemgetter("exported_at"))}

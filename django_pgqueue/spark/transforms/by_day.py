@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
 from django_pgqueue.spark.progress import Progress, collect
@@ -103,7 +103,12 @@ def compute_day(task: DayTask, folder: str, sla: Mapping[str, int]) -> DayResult
     except PipelineError as error:
         return DayResult(failure=str(error))
     tables = day_metrics(task.day, messages, sla, task.grains)
-    files = tuple(_write(rows, Path(folder), grain, task.day) for grain, rows in tables.items() if rows.num_rows)
+    try:
+        files = tuple(_write(rows, Path(folder), grain, task.day) for grain, rows in tables.items() if rows.num_rows)
+    except OSError as error:
+        if refusal := refused_by_disk(error):
+            return DayResult(failure=str(refusal))
+        raise
     return DayResult(files, sum(rows.num_rows for rows in tables.values()))
 
 

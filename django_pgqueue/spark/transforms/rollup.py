@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.history import lost_files
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
 from django_pgqueue.spark.transforms.queries import query
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 GRAINS = ("minute", "hour", "day")
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
 BATCH_MESSAGES = 5_000_000
-# Up to this number of messages, this process is done before Spark would be, with its start.
+# Up to this number of messages, this process is done before Spark would be, with its start. It is no larger than
+# LARGE_DAY, so that each of these days fits into memory.
 FEW_MESSAGES = 2_000_000
 # Days with more messages are computed by Spark alone, which sorts them on disk. In arrays, a day of this size needs
 # 1.2 GiB, and each of Spark's cores may have one at a time.
@@ -73,18 +75,17 @@ def rollup(
             touched.days -= {*batch}
             replaced = {("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch}
             replaced |= old_minutes(lake, minutes_from)
-            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state())
+            lost = lost_files(lake, {f"{table}/{part}" for table, part in replaced}) if everything else []
+            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state(), lost=lost)
             rows += sum(file.rows for file in files)
             done(len(days) - len(touched.days), len(days))
     return Rolled(tuple(days), rows)
 
 
 def is_small(lake: ParquetLake, touched: Touched) -> bool:
-    """Return whether this process computes the days sooner than Spark, and has the memory for each of them."""
+    """Return whether this process computes the days sooner than Spark."""
     messages = _messages(lake)
-    read = touched.settled_on(touched.days)
-    largest = max((messages.get(day, 0) for day in touched.days), default=0)
-    return largest <= LARGE_DAY and sum(messages.get(day, 0) for day in read) <= FEW_MESSAGES
+    return sum(messages.get(day, 0) for day in touched.settled_on(touched.days)) <= FEW_MESSAGES
 
 
 def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:

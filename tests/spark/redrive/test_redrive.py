@@ -223,7 +223,7 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
     assert command(*arguments) == 0
     assert lives(database) == keys
     with pytest.raises(PipelineError, match="does not have the column payload"):
-        command(*arguments, "--set-payload", "upper(payload)")
+        command(*arguments, "--set-payload", "upper(PAYLOAD)")
 
 
 @pytest.mark.parametrize(

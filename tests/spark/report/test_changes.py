@@ -131,6 +131,17 @@ def test_a_lake_of_some_hours_compares_hours(tmp_path: Path) -> None:
     assert "A comparison" in reported(tmp_path / "lake", against=NOON.date()).text
 
 
+def test_hours_after_the_last_day_of_the_report_are_not_compared(tmp_path: Path) -> None:
+    """The lake goes on, but the report ends with the only day that has metrics."""
+    rows = of_each_grain(*(metric(NOON.replace(hour=hour), completed=hour) for hour in (20, 21, 22, 23)))
+    lake_of(tmp_path / "lake", [row for row in rows if row["grain"] != "day" or row["completed"] == 23])
+    exported_at(tmp_path / "lake", NOON.replace(hour=6) + timedelta(days=1))
+
+    page = reported(tmp_path / "lake", until=NOON.date())
+
+    assert "21 Nov 2026 22:00 – 00:00, compared with 21 Nov 2026 20:00 – 22:00" in page.text
+
+
 def test_hostile_names_are_text_in_sentences(tmp_path: Path) -> None:
     rows = []
     for at, count in zip(DAYS, (1, 1, 9, 9), strict=True):

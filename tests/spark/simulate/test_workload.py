@@ -167,6 +167,14 @@ def test_the_pace_is_that_of_the_worker():
         assert mine.room(waiting, 4 - running) == real.room(waiting, running)
 
 
+def test_a_damaged_snapshot_of_the_channels_is_named(lake: Path):
+    [path] = make_lake(lake, channel=[channel("a")]).files("channel")
+    path.write_bytes(b"damaged")
+
+    with pytest.raises(PipelineError, match=f"{path} cannot be read"):
+        in_force([str(path)], "default", ZERO)
+
+
 def test_limits_in_force_are_those_of_the_first_snapshot_after_it(lake: Path):
     snapshots = [
         channel("a", exported=10, max_concurrency=1),
