@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from psycopg.types.json import Jsonb
 
+from .idle import check_obstacles, run_until_idle
 from .limit_model import Job, Lane, Limits, QueueLimit, SharedLimit
 from .sql import Queue, Refusal, span
 from .states import LEASED, READY, SECOND
@@ -263,16 +264,8 @@ class LimitRules(RuleBasedStateMachine):
     def all_that_may_run_runs(self) -> None:
         """After enough dequeues each message that waits has an obstacle."""
         self.pass_time(2 * SECOND)
-        quiet = 0
-        for _ in range(60):
-            self.tick()
-            taken = [self.dequeue(name, 10) for name in self.model.queues]
-            quiet = 0 if any(taken) else quiet + 1
-            if quiet == 3:
-                break
-        for job in self.model.jobs.values():
-            if job.status == READY:
-                assert self.model.obstacle(job), f"message {job.id} of channel {job.lane.name} may run, and does not"
+        run_until_idle(self.tick, lambda: [name for name in self.model.queues if self.dequeue(name, 10)])
+        check_obstacles((job for job in self.model.jobs.values() if job.status == READY), self.model.obstacle)
 
     @invariant()
     def the_messages_are_as_the_model_says(self) -> None:

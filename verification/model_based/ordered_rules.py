@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from psycopg.types.json import Jsonb
 
+from .idle import check_obstacles, run_until_idle
 from .limit_model import SharedLimit
 from .limit_rules import spelt
 from .ordered_model import Ordered, OrderedJob, OrderedLane
@@ -247,15 +248,8 @@ class OrderedRules(RuleBasedStateMachine):
     def all_that_may_run_runs(self) -> None:
         """After enough dequeues each message that waits has an obstacle."""
         self.advance(6 * SECOND)
-        quiet = 0
-        for _ in range(60):
-            self.tick()
-            quiet = 0 if self.dequeue(10) else quiet + 1
-            if quiet == 3:
-                break
-        for job in self.model.jobs.values():
-            if job.status == READY:
-                assert self.model.obstacle(job), f"message {job.id} of channel {job.lane.name} may run, and does not"
+        run_until_idle(self.tick, lambda: self.dequeue(10))
+        check_obstacles((job for job in self.model.jobs.values() if job.status == READY), self.model.obstacle)
 
     @invariant()
     def the_messages_are_as_the_model_says(self) -> None:
