@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,12 +64,13 @@ def test_a_settlement_that_was_committed_before_its_connection_died_counts(start
     message = script(["effect"])
     worker = start(drain=True)
     [[backend]] = eventually(lambda: sql(BLOCKED, "%pgqueue_complete%"))
-    # The effect of the first try, while the worker waits to try again.
-    with session.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(%s)", [backend])
-        eventually(lambda: not sql("SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend))
-        settle = "SELECT pgqueue_complete(ARRAY[id], ARRAY[lease_token]) FROM pgqueue_message WHERE id = %s"
-        assert cursor.execute(settle, [message]).fetchall() == [(message,)]
+    # The effect of the first try. It waits for the message already, so the second try of the worker comes after it.
+    settle = "SELECT pgqueue_complete(ARRAY[id], ARRAY[lease_token]) FROM pgqueue_message WHERE id = %s"
+    with ThreadPoolExecutor(1) as pool:
+        settled = pool.submit(lambda: session.execute(settle, [message]).fetchall())
+        eventually(lambda: len(sql(BLOCKED, "%pgqueue_complete%")) == 2)
+        sql("SELECT pg_terminate_backend(%s)", backend)
+        assert settled.result(60) == [(message,)]
     session.commit()
     worker.join()
     assert where(message) == "completed"

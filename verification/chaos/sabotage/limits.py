@@ -22,7 +22,7 @@ DEFECTS = (
     ),
     defect(
         "lanes are not locked", "take_turn", "\n        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
-        also=(("dequeue", "\n        FOR UPDATE OF l SKIP LOCKED", ""),),
+        also=(("dequeue", " FOR UPDATE OF l SKIP LOCKED", ""),),
     ),
     defect("limits are not looked at for one message", "dequeue", "v_lane.limited OR ", "", "I6", "I7"),
     defect("a paused channel goes on", "allowance", "IS NOT NULL THEN 0", "IS NOT NULL THEN 100", "I6"),

@@ -29,7 +29,7 @@ DEFECTS = (
     ),
     defect(
         "a message puts its channel before others", "take_turn", FIRST_LANE, FIRST_MESSAGE, "I10",
-        also=(("dequeue", FIRST_LANE, FIRST_MESSAGE),),
+        also=(("dequeue", " ".join(FIRST_LANE.split()), " ".join(FIRST_MESSAGE.split())),),
     ),
     defect(
         "a retry does not hold its ordered channel", "retry",
