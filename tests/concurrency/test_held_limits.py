@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.sessions import Session, one
+from tests.support.sessions import Session, column, one
 from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, send, settle, tick
 from tests.support.waiting import eventually
 
@@ -89,6 +89,19 @@ def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session
     assert one(session, "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for > 0") == others
     business.commit()
     assert {taken.id for taken in dequeue(session, 9)} == set(others)
+
+
+def test_a_limit_that_is_held_sets_no_other_messages_aside(session: Session, business: Session) -> None:
+    """It may have room for all of them. Eight consumers would set a whole backlog aside, 500 messages at a time."""
+    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
+    [first, second, *others] = enqueue_many(session, "a" * 6)
+    tick(session)
+    assert [taken.id for taken in dequeue(business)] == [first]
+
+    assert dequeue(session) == dequeue(session) == []
+    assert column(session, "SELECT id FROM pgqueue_message WHERE waits_for > 0") == [second]
+    business.commit()
+    assert {taken.id for taken in dequeue(session, 9)} == {second, *others}
 
 
 def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(

@@ -73,8 +73,10 @@ BEGIN
         PERFORM pgqueue_adjust_rates(v_channels, v_costs, p_held => true);
         -- The lane may be parked, because the channel's places were counted as taken: others may have them.
         PERFORM pgqueue_record_departures(v_open, false) WHERE v_open IS NOT NULL;
-        PERFORM pgqueue_set_aside_behind(p_aside, ARRAY(
-            SELECT u.limit_id FROM unnest(p_rooms) AS u WHERE u.held AND NOT pgqueue_has_room(u, 1)));
+        -- A limit that another transaction holds may have room: nothing more is set aside for it.
+        PERFORM pgqueue_set_aside_behind(
+            ARRAY(SELECT a FROM unnest(p_aside) AS a JOIN unnest(p_rooms) AS u ON u.limit_id = a.limit_id AND u.held),
+            ARRAY(SELECT u.limit_id FROM unnest(p_rooms) AS u WHERE u.held AND NOT pgqueue_has_room(u, 1)));
     END IF;
 END;
 $$;
