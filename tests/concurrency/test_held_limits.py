@@ -91,17 +91,20 @@ def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session
     assert {taken.id for taken in dequeue(session, 9)} == set(others)
 
 
-def test_a_limit_that_is_held_sets_no_other_messages_aside(session: Session, business: Session) -> None:
+def test_a_limit_that_is_held_sets_few_messages_aside(session: Session, business: Session) -> None:
     """It may have room for all of them. Eight consumers would set a whole backlog aside, 500 messages at a time."""
-    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
-    [first, second, *others] = enqueue_many(session, "a" * 6)
+    limit_set(session, "stripe", max_concurrency=500, handlers=["work"])
+    messages = enqueue_many(session, "a" * 200)
     tick(session)
-    assert [taken.id for taken in dequeue(business)] == [first]
+    assert [taken.id for taken in dequeue(business)] == messages[:1]
 
-    assert dequeue(session) == dequeue(session) == []
-    assert column(session, "SELECT id FROM pgqueue_message WHERE waits_for > 0") == [second]
+    def aside() -> list[int]:
+        return column(session, "SELECT id FROM pgqueue_message WHERE waits_for > 0")
+
+    eventually(lambda: dequeue(session) or aside())
+    assert 0 < len(aside()) < 50
     business.commit()
-    assert {taken.id for taken in dequeue(session, 9)} == {second, *others}
+    assert sorted(taken.id for _ in range(2) for taken in dequeue(session, 200)) == messages[1:]
 
 
 def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(
