@@ -77,7 +77,7 @@ def test_one_session_listens_and_dequeues(start: Start) -> None:
     start(listen="default", poll_interval=NEVER)
     eventually(asleep)
     [[listener]] = sql(LISTENERS)
-    assert sql(f"{HAVE_LOOKED} AND pid = %s", listener)
+    eventually(lambda: sql(f"{HAVE_LOOKED} AND pid = %s", listener))
 
 
 def test_a_notification_that_comes_with_the_answer_of_a_statement_is_heard(queue: None) -> None:

@@ -1,4 +1,4 @@
-"""What both machines with limits check when they are idle: each message that waits has an obstacle."""
+"""Check for both machines with limits, when they are idle, that each message that waits has an obstacle."""
 
 from __future__ import annotations
 

@@ -87,14 +87,16 @@ class RedriveTask:
         total = Tally()
         size = BATCH_LETTERS if self.rate is None else max(1, min(BATCH_LETTERS, int(self.rate)))
         letters = (Letter(*row) for row in rows)
-        started = time.monotonic()
+        earliest = 0.0
         connection = None
         with self.source.errors():
             for batch in letter_batches(letters, size):
                 connection = connection or self.source.connect(application_name="pgqueue spark redrive")
-                if self.rate is not None:
-                    time.sleep(max(0.0, started + total.selected / self.rate - time.monotonic()))
+                time.sleep(max(0.0, earliest - time.monotonic()))
                 total.add(self._batch(connection, batch))
+                if self.rate is not None:
+                    # From the end of this batch: after a slow one, the next must not make up for lost time.
+                    earliest = time.monotonic() + len(batch) / self.rate
         if connection:
             connection.close()
         return total
