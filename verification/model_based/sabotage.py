@@ -115,7 +115,8 @@ LIMITS = (
         "cardinality(v_ids) >= p_most", "true",
     ),
     Defect(
-        "a message of a paused queue keeps the place", "is_parked", "NOT pgqueue_queue_is_open(q.name)", "false"
+        "a message of a paused queue keeps the place", "promised", "WHERE pgqueue_queue_is_open(q.queue)", "WHERE true",
+        also=(("promote_within", "AND pgqueue_queue_is_open(v_turn.queue)", "AND true"),),
     ),
     Defect(
         "leases of a queue do not count", "queue_allowance",

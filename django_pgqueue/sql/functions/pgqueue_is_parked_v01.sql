@@ -1,7 +1,7 @@
--- Returns whether a channel is not served now: it is paused, or at a limit of its own while it has ready messages; or
--- its queue is paused or at a limit. The lane of an ordered channel is parked, too, while its message waits for a
--- shared limit, and until the arrival of its promotion is folded. That does not count: such a channel is served as soon
--- as the limit has room.
+-- Returns whether a channel is not served now: it is paused, or at a limit of its own while it has ready messages.
+-- pgqueue_queue_is_open answers for its queue: callers ask it once for all channels of a queue. The lane of an ordered
+-- channel is parked, too, while its message waits for a shared limit, and until the arrival of its promotion is folded.
+-- That does not count: such a channel is served as soon as the limit has room.
 -- Caller: pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
@@ -18,11 +18,8 @@ BEGIN
                     AND (m.waits_for >= 0 OR m.promoted_for IS NOT NULL)))
         FROM pgqueue_lane AS l
         WHERE l.channel_id = p_channel_id ORDER BY l.seq DESC LIMIT 1), false)
-        OR coalesce((
-            -- As a condition of a join, the last one would be computed for every queue with limits.
-            SELECT c.paused_at IS NOT NULL AND c.released_at IS NULL OR coalesce((
-                SELECT pgqueue_is_guarded(q) AND NOT pgqueue_queue_is_open(q.name)
-                FROM pgqueue_queue AS q WHERE q.name = c.queue), false)
-            FROM pgqueue_channel AS c WHERE c.id = p_channel_id), false);
+        OR EXISTS (
+            SELECT FROM pgqueue_channel AS c
+            WHERE c.id = p_channel_id AND c.paused_at IS NOT NULL AND c.released_at IS NULL);
 END;
 $$;

@@ -12,6 +12,7 @@ AS $$
 DECLARE
     -- The clock is in a variable, because a call with a volatile function does not become a part of the statement.
     v_now timestamptz := clock_timestamp();
+    v_open text[] := ARRAY(SELECT u.name FROM unnest(p_queues) AS u (name) WHERE pgqueue_queue_is_open(u.name));
 BEGIN
     RETURN EXISTS (
         SELECT
@@ -23,7 +24,7 @@ BEGIN
                 SELECT
                 FROM pgqueue_waiting_channels(w.id, coalesce(r.turn, 0), 100) AS n (channel_id)
                 JOIN pgqueue_channel AS c ON c.id = n.channel_id
-                WHERE c.queue = ANY (p_queues) AND NOT pgqueue_is_parked(c.id)
+                WHERE c.queue = ANY (v_open) AND NOT pgqueue_is_parked(c.id)
                     AND EXISTS (
                         SELECT FROM pgqueue_message AS m
                         WHERE m.waits_for = w.id AND m.channel_id = n.channel_id AND m.dequeue_at <= v_now)));

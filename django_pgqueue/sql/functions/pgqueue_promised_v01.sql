@@ -2,9 +2,9 @@
 -- Caller: pgqueue_promote_within.
 -- p_now: the caller's reading of the clock.
 -- Returns slow: the queues in which one of them has been ready for 5 seconds; messages, cost: how many there are and
---   what they cost, without those of slow queues. All leave out messages of parked channels, and those of an ordered
---   channel that another one holds, because it waits for a shared limit itself: they were made ready before the channel
---   was ordered, and would keep the room from it.
+--   what they cost, without those of slow queues. All leave out messages of queues that are paused or at a limit, of
+--   parked channels, and those of an ordered channel that another one holds, because it waits for a shared limit
+--   itself: they were made ready before the channel was ordered, and would keep the room from it.
 -- Locks: none.
 CREATE FUNCTION pgqueue_promised(
     p_limit_id bigint, p_now timestamptz, OUT slow text[], OUT messages bigint, OUT cost bigint
@@ -31,6 +31,7 @@ BEGIN
         -- A channel that is paused, or at a limit, says nothing about the workers of its queue.
         WHERE NOT pgqueue_is_parked(a.channel_id) AND pgqueue_waiting_holder(a.channel_id) IS NULL
         GROUP BY c.queue
-    ) AS q;
+    ) AS q
+    WHERE pgqueue_queue_is_open(q.queue);
 END;
 $$;

@@ -23,6 +23,8 @@ DECLARE
     v_channel_id bigint := coalesce(v_room.turn, 0);
     v_left integer := coalesce(v_room.turn_left, 0);
     v_most integer;
+    v_open text[] := '{}';
+    v_closed text[] := '{}';
     v_new bigint[];
     v_ids bigint[] := '{}';
     v_idle integer := 0;
@@ -37,9 +39,7 @@ BEGIN
     v_room.cost := v_room.cost - v_before.cost;
     v_room.tokens := v_room.tokens - v_before.cost;
     WHILE v_free > 0 AND v_idle < 100 LOOP
-        SELECT m.channel_id, c.queue, c.weight,
-            c.queue = ANY (v_before.slow) OR pgqueue_is_parked(m.channel_id) AS parked
-        INTO v_turn
+        SELECT m.channel_id, c.queue, c.weight, pgqueue_is_parked(m.channel_id) AS parked INTO v_turn
         FROM (
             SELECT o.channel_id FROM pgqueue_message AS o
             WHERE o.waits_for = p_limit_id
@@ -54,6 +54,12 @@ BEGIN
             v_idle := v_idle + 1;
             CONTINUE;
         END IF;
+        IF v_turn.queue <> ALL (v_open || v_closed) AND pgqueue_queue_is_open(v_turn.queue) THEN
+            v_open := v_open || v_turn.queue;
+        ELSIF v_turn.queue <> ALL (v_open || v_closed) THEN
+            v_closed := v_closed || v_turn.queue;
+        END IF;
+        v_turn.parked := v_turn.parked OR v_turn.queue = ANY (v_before.slow || v_closed);
         IF v_left <= 0 OR v_turn.channel_id <> v_channel_id THEN
             v_left := coalesce(v_turn.weight, 1) * greatest(v_free / 16, 1);
         END IF;
