@@ -146,6 +146,22 @@ def test_a_dequeue_that_is_open_holds_the_gate_and_no_session_waits_for_it(sessi
     assert len(dequeue(session, 5)) == 3
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_a_dequeue_gives_the_gate_up_early_if_its_queue_is_full(
+    session: Session, business: Session, connect: Callable[..., Session], full: bool
+) -> None:
+    """The holder of the gate takes the last places: a worker would ask for 10 ms, and neglect its other queues."""
+    set_queue(session, max_concurrency=2)
+    fill(session, "default", 4)
+    dequeue(session, 2 if full else 1)
+    business.execute("SELECT FROM pgqueue_gate FOR UPDATE")
+    with (other := connect()).transaction():
+        assert dequeue(other, 2) == []
+        looks = one(other, "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'pgqueue_gate'")
+
+    assert looks < 12 if full else looks >= 20
+
+
 @pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter", "release", "pop"])
 def test_each_way_to_give_a_place_back(session: Session, verb: str) -> None:
     set_queue(session, max_concurrency=1)

@@ -1,7 +1,8 @@
 -- Locks the gate of a queue with limits, and makes it first when there is none. The transaction that holds it is the
 -- only one that leases from the queue.
 -- Caller: pgqueue_queue_allowance.
--- Returns the gate, and where it is stored; place is NULL when another transaction holds or makes the gate.
+-- Returns the gate, and where it is stored; place is NULL when another transaction holds or makes the gate. While it is
+--   held, the function asks for 10 ms at most, and for 2 ms if the queue is full: its holder takes what is left.
 -- Locks: the gate, SKIP LOCKED; its eight sides (pgqueue_enter_beside), pg_try_advisory_xact_lock. It never waits.
 CREATE FUNCTION pgqueue_lock_gate(
     p_queue text,
@@ -30,7 +31,8 @@ BEGIN
         v_alone := FOUND AND (
             SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(p_queue, 7210 + n)))
             FROM generate_series(0, 7) AS n);
-        EXIT WHEN v_alone OR v_try = 1 AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue);
+        EXIT WHEN v_alone OR v_try = 1 AND NOT EXISTS (SELECT FROM pgqueue_gate AS g WHERE g.queue = p_queue)
+            OR v_try = 3 AND NOT pgqueue_queue_is_open(p_queue);
         PERFORM pg_sleep(0.001);
     END LOOP;
     IF place IS NOT NULL AND NOT v_alone THEN

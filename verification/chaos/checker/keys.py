@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -19,11 +20,27 @@ Key = tuple[int, str]
 class Line:
     """The live messages of a key.
 
-    ``places``: where each stands, and when it was committed; ``holder``: the one that was delivered and is not settled.
+    ``order``: their places and ids, sorted; ``places``: where each stands, and when it was committed; ``holder``: the
+    one that was delivered and is not settled.
     """
 
+    order: list[tuple[int, int]] = field(default_factory=list)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     holder: int | None = None
+
+    def add(self, message: int, place: int, since: int) -> None:
+        insort(self.order, (place, message))
+        self.places[message] = place, since
+
+    def remove(self, message: int) -> None:
+        if message in self.places:
+            place, _ = self.places.pop(message)
+            del self.order[bisect_left(self.order, (place, message))]
+
+    def before(self, message: int) -> list[tuple[int, int]]:
+        """Return the messages before this one, and when each was committed."""
+        ahead = self.order[: bisect_left(self.order, (self.places[message][0], 0))]
+        return [(other, self.places[other][1]) for _, other in ahead]
 
 
 def i21_order_of_keys(history: History, lives: Lives) -> Findings:
@@ -38,20 +55,16 @@ def i21_order_of_keys(history: History, lives: Lives) -> Findings:
             continue
         if row.event == "created" and row.channel in free and (row.detail or {}).get("order_key"):
             key_of[row.message] = key = row.channel, row.detail["order_key"]
-            lines[key].places[row.message] = row.detail.get("order_place") or row.message, row.committed
+            lines[key].add(row.message, row.detail.get("order_place") or row.message, row.committed)
         if row.message not in key_of:
             continue
         line = lines[key_of[row.message]]
         if row.event == "gone":
-            line.places.pop(row.message, None)
+            line.remove(row.message)
             line.holder = None if line.holder == row.message else line.holder
         elif is_grant(row):
             began = row.leased_at or row.at
-            before = [
-                message
-                for message, (place, since) in line.places.items()
-                if place < line.places[row.message][0] and since < began - seen_after
-            ]
+            before = [message for message, since in line.before(row.message) if since < began - seen_after]
             held, line.holder = line.holder, row.message
             if held not in (None, row.message):
                 yield f"{key_of[row.message]}: message {row.message} was leased in {row.xid}, before {held} was settled"

@@ -44,12 +44,13 @@ def idle(history: History, lives: Lives, calm: int) -> Findings:
     }
     allowed = history.run.get("idle_within", 10_000_000)
     served = sorted(lease.granted.committed for lease in lives.leases() if lease.granted.committed >= calm)
+    end = max(row.committed for row in history.rows)
+    quiet = [(since, until) for since, until in pairwise([calm, *served, end]) if until - since > allowed]
     for life in lives.values():
         for since, until in ready_times(history, life.rows, calm):
             if life.rows[0].channel in limited:
                 continue
-            moments = [since, *(at for at in served if since < at < until), until]
-            gap = max(after - before for before, after in pairwise(moments))
+            gap = max((min(until, end) - max(since, begin) for begin, end in quiet), default=0)
             problem = f"message {life.message} was ready, and no message was served for {gap / 1e6:.1f} s"
             yield problem if gap > allowed else None
 

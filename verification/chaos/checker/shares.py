@@ -66,7 +66,8 @@ def i24_shares(history: History, lives: Lives) -> Findings:
         waiting = {
             channel
             for channel, ready in taken.ready.items()
-            if any(
+            if channel in free
+            and any(
                 message in plain and since < taken.began - folded and stayed(lives[message].rows, taken.committed)
                 for message, since in ready.items()
             )

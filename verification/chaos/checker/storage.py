@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable
 
@@ -69,6 +70,7 @@ def censuses(history: History, created: dict[str, Row]) -> Findings:
     """One statement's view of all places: what was answered before it must be in it, once."""
     answered = sorted((op.ended or 0, op.number, op) for op in history.of(*ENQUEUES) if op.result == "ok")
     expected: dict[int, Op] = {}
+    known: list[int] = []
     place = 0
     for census in sorted(history.of("census"), key=lambda op: op.began):
         if census.result != "ok":
@@ -78,9 +80,13 @@ def censuses(history: History, created: dict[str, Row]) -> Findings:
         while place < len(answered) and answered[place][0] < census.began:
             op = answered[place][2]
             rows = [created.get(key) for key in op.value.get("created", op.args["keys"])]
-            expected.update({row.message: op for row in rows if row is not None and row.message is not None})
+            for message in {row.message for row in rows if row is not None and row.message is not None}:
+                expected[message] = op
+                insort(known, message)
             place += 1
-        missing = sorted(expected.keys() - ids(census.value["ranges"]))
+        # A run has thousands of censuses of all its messages: they are counted, and compared only if some lack.
+        seen = sum(bisect_right(known, last) - bisect_left(known, first) for first, last in census.value["ranges"])
+        missing = sorted(expected.keys() - ids(census.value["ranges"])) if seen < len(known) else []
         yield f"{census}: message {missing[0]} of {expected[missing[0]]} is nowhere" if missing else None
 
 
