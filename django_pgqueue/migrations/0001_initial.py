@@ -302,6 +302,7 @@ class Migration(migrations.Migration):
                 'db_table': 'pgqueue_worker',
                 'ordering': ['name'],
                 'permissions': [('pause_worker', 'Can pause and resume workers')],
+                'indexes': [models.Index(fields=['heartbeat_at'], name='pgqueue_worker_heartbeat')],
             },
         ),
         migrations.CreateModel(

@@ -36,6 +36,8 @@ class Worker(models.Model):
     class Meta:
         db_table = "pgqueue_worker"
         ordering = ["name"]
+        # Dequeues of a queue with max_share count the slots of live workers; killed ones keep their rows for a while.
+        indexes = [models.Index(fields=["heartbeat_at"], name="pgqueue_worker_heartbeat")]
         permissions = [("pause_worker", "Can pause and resume workers")]
 
     def __str__(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.sessions import Session
+from tests.support.sessions import Session, one
 from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, tick
 from tests.support.verbs import settle as complete
 from verification.chaos.sabotage.defects import Defect
@@ -81,6 +82,27 @@ def test_cheaper_messages_of_another_queue_do_not_overtake_it_for_ever(
         passed += len(taken)
 
     assert passed <= 8
+
+
+@pytest.mark.parametrize("settings", [{"max_cost": 10}, {"release_interval": "1 second", "release_burst": 10}])
+def test_dequeues_write_nothing_until_there_is_enough_for_it(session: Session, settings: dict[str, Any]) -> None:
+    """Each of them locked the limit and wrote that the message saves up, and workers asked again at once."""
+    limit_set(session, "gpt", **settings)
+    enqueue(session, "cheap", cost=6, limits=["gpt"])
+    held = dequeue(session)
+    costly = enqueue(session, "costly", cost=10, limits=["gpt"])
+    for _ in range(3):
+        assert dequeue(session, 10) == []
+
+    with session.transaction():
+        assert dequeue(session, 10) == []
+        assert one(session, "SELECT pg_current_xact_id_if_assigned()") is None
+    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
+    if "max_cost" not in settings:
+        assert one(session, "SELECT pgqueue_next_due('{default}')") > timedelta(seconds=4)
+    complete(session, held)
+    session.execute("UPDATE pgqueue_meter SET filled_at = filled_at - interval '10 s'")
+    assert [lease.id for lease in dequeue(session, 10)] == [costly]
 
 
 @pytest.mark.parametrize("defect", COSTLY, ids=lambda defect: defect.name)

@@ -110,3 +110,38 @@ def test_a_promotion_asks_once_whether_a_queue_is_open(session: Session, channel
     assert len(delivered) == channels
     assert calls["pgqueue_is_parked"] >= channels
     assert calls["pgqueue_queue_is_open"] <= 2
+
+
+def wait_for_stripe(session: Session) -> None:
+    """Let two messages of channel a wait for a shared limit that has room."""
+    make_channel(session, "a")
+    limit_set(session, "stripe", max_concurrency=2, handlers=["work"])
+    for _ in range(4):
+        enqueue(session, "a")
+    held = dequeue(session, 2)
+    assert dequeue(session, 2) == []
+    settle(session, held)
+
+
+def test_a_dequeue_of_another_queue_locks_no_limit(session: Session, business: Session) -> None:
+    """It would hold the limit until its commit, and none of those who wait could have the places."""
+    make_channel(session, "b", "others")
+    wait_for_stripe(session)
+
+    assert dequeue(business, 10, queue="others") == []
+    session.execute("SELECT FROM pgqueue_limit FOR UPDATE NOWAIT")
+    assert len(dequeue(session, 10)) == 2
+
+
+def test_a_promotion_goes_round_once_where_nobody_is_served(session: Session) -> None:
+    """It asked the same paused channel a hundred times."""
+    wait_for_stripe(session)
+    session.execute("SELECT pgqueue_channel_pause('default', 'a')")
+    assert dequeue(session, 10) == [], "one message is ready ahead"
+
+    with session.transaction():
+        session.execute("SET LOCAL track_functions = 'all'")
+        assert dequeue(session, 10) == []
+        calls = dict(session.execute("SELECT funcname, calls FROM pg_stat_xact_user_functions").fetchall())
+
+    assert 1 <= calls["pgqueue_lock_waiting"] <= 4

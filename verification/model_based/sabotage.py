@@ -116,7 +116,10 @@ LIMITS = (
     ),
     Defect(
         "a message of a paused queue keeps the place", "promised", "WHERE pgqueue_queue_is_open(q.queue)", "WHERE true",
-        also=(("promote_within", "AND pgqueue_queue_is_open(v_turn.queue)", "AND true"),),
+        also=(
+            ("promote_within", "NOT pgqueue_queue_is_open(p_queue)", "false"),
+            ("promote_within", "NOT pgqueue_queue_is_open(v_turn.queue)", "false"),
+        ),
     ),
     Defect(
         "leases of a queue do not count", "queue_allowance",

@@ -10,13 +10,15 @@
 --   bucket, negative while it has debts, NULL without a rate; place_floor: no live place is older; stale: rows of
 --   places that are free again; spent: corrections that tokens has in it (pgqueue_spend); turn, turn_left: the channel
 --   that was promoted last, and how many more messages its turn has; used, used_cost: the leased messages that have
---   places, and what they cost; awaited, saved_at: see pgqueue_meter.
+--   places, and what they cost; awaited, saved_at: see pgqueue_meter; saves: a message
+--   saves up, a promotion has seen it within a second, and there is not enough for it.
 -- Locks: none.
 -- The function is STABLE, so that it becomes a part of the statement that calls it.
 CREATE FUNCTION pgqueue_limit_room(p_limit pgqueue_limit, p_now timestamptz)
 RETURNS TABLE (
     places bigint, cost bigint, tokens double precision, place_floor timestamptz, stale tid[], spent tid[], turn bigint,
-    turn_left integer, used bigint, used_cost bigint, awaited text[], saved_at timestamptz
+    turn_left integer, used bigint, used_cost bigint, awaited text[], saved_at timestamptz,
+    saves boolean
 )
 LANGUAGE sql
 STABLE
@@ -33,7 +35,10 @@ AS $$
         END,
         CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
         coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0),
-        coalesce(r.turn_left, 0), o.places, o.cost, r.awaited, r.saved_at
+        coalesce(r.turn_left, 0), o.places, o.cost, r.awaited, r.saved_at,
+        r.saved_at > p_now - interval '1 second' AND (
+            p_limit.max_cost - o.cost < least(r.saved_for, p_limit.max_cost)
+            OR t.tokens < least(r.saved_for, p_limit.release_burst)) IS TRUE
     FROM (SELECT p_limit.id AS limit_id) AS l
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
     CROSS JOIN LATERAL (

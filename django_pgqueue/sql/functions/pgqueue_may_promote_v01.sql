@@ -20,6 +20,7 @@ BEGIN
         JOIN pgqueue_limit AS l ON l.id = w.id
         CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
         WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE
+            AND NOT r.saves
             AND EXISTS (
                 SELECT
                 FROM pgqueue_waiting_channels(w.id, coalesce(r.turn, 0), 100) AS n (channel_id)

@@ -44,7 +44,12 @@ BEGIN
             JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
             JOIN pgqueue_meter AS r ON r.limit_id = w.id
             CROSS JOIN LATERAL (
-                SELECT r.filled_at + pgqueue_token_time(l.release_interval, (1 - r.tokens)::numeric) AS at
+                -- The message whose turn it is may need more than one.
+                SELECT CASE WHEN r.saved_at > clock_timestamp() - interval '1 second'
+                    THEN least(r.saved_for, l.release_burst) ELSE 1 END AS tokens
+            ) AS n
+            CROSS JOIN LATERAL (
+                SELECT r.filled_at + pgqueue_token_time(l.release_interval, (n.tokens - r.tokens)::numeric) AS at
             ) AS t
             WHERE t.at > clock_timestamp()),
         -- The next try of a breaker that messages wait for.

@@ -6,7 +6,8 @@
 -- than the burst waits until the bucket is full.
 -- Returns ids: the first of them, up to the one that has to wait; cost: what they cost together; slack: how far the
 --   time of the channel's bucket may be ahead of the clock when the next message starts; queue_wanted: the tokens of
---   the queue that it waits for, NULL when it does not, or when the turn is over.
+--   the queue that it waits for, NULL when it does not, or when the turn is over; waits: what the message costs that
+--   has to wait.
 -- Locks: none. The callers pin the plans.
 CREATE FUNCTION pgqueue_pay(
     p_ids bigint[],
@@ -19,7 +20,8 @@ CREATE FUNCTION pgqueue_pay(
     OUT ids bigint[],
     OUT cost bigint,
     OUT slack interval,
-    OUT queue_wanted integer
+    OUT queue_wanted integer,
+    OUT waits integer
 )
 LANGUAGE plpgsql
 STABLE
@@ -38,7 +40,10 @@ BEGIN
         v_wanted := CASE WHEN p_tokens - cost < least(v_message.cost, p_burst) THEN least(v_message.cost, p_burst) END;
         queue_wanted := CASE WHEN p_queue_tokens - cost < least(v_message.cost, p_queue_burst)
             THEN least(v_message.cost, p_queue_burst) END;
-        EXIT WHEN v_wanted IS NOT NULL OR queue_wanted IS NOT NULL;
+        IF v_wanted IS NOT NULL OR queue_wanted IS NOT NULL THEN
+            waits := v_message.cost;
+            EXIT;
+        END IF;
         ids := ids || v_message.id;
         cost := cost + v_message.cost;
     END LOOP;

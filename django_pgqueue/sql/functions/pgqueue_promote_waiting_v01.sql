@@ -25,10 +25,17 @@ BEGIN
         SELECT u FROM unnest(v_limit_ids) AS u ORDER BY random() LIMIT 16
     LOOP
         EXIT WHEN cardinality(v_ids) >= p_most;
-        -- This look needs no lock: a dequeue that finds the limit full writes nothing and hinders no other.
+        -- This look needs no lock: a dequeue that finds the limit full, or no message of its queue, hinders no other.
+        -- Mostly the first channel is of its queue.
         CONTINUE WHEN EXISTS (
             SELECT FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_limit_room(l, p_now) AS r
-            WHERE l.id = v_limit_id AND (r.places < 1 OR r.cost < 1 OR r.tokens < 1));
+            WHERE l.id = v_limit_id AND (r.places < 1 OR r.cost < 1 OR r.tokens < 1 OR r.saves
+                OR p_queue IS NOT NULL AND NOT EXISTS (
+                    SELECT FROM pgqueue_waiting_channels(v_limit_id, r.turn, 1) AS n (id)
+                    JOIN pgqueue_channel AS c ON c.id = n.id AND c.queue = p_queue
+                ) AND NOT EXISTS (
+                    SELECT FROM pgqueue_waiting_channels(v_limit_id, r.turn, 100) AS n (id)
+                    JOIN pgqueue_channel AS c ON c.id = n.id AND c.queue = p_queue)));
         v_ids := v_ids || pgqueue_promote_within(v_limit_id, p_queue, p_most - cardinality(v_ids), p_now);
     END LOOP;
     IF v_ids <> '{}' THEN

@@ -17,7 +17,8 @@ BEGIN
     END IF;
     SELECT least(p_queue.max_concurrency, sum(k.concurrency)) INTO v_slots
     FROM pgqueue_worker AS k
-    WHERE k.queues ? p_queue.name AND k.heartbeat_at > clock_timestamp() - interval '15 seconds'
+    -- The heartbeat comes first: workers that were killed keep their rows for a while.
+    WHERE k.heartbeat_at > clock_timestamp() - interval '15 seconds' AND k.queues ? p_queue.name
         AND k.state <> 'stopping' AND k.paused_at IS NULL;
     RETURN CASE WHEN v_slots IS NOT NULL THEN greatest(1, floor(p_queue.max_share * v_slots)) END;
 END;

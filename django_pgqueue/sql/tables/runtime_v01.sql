@@ -264,6 +264,7 @@ CREATE INDEX pgqueue_spent_queue ON pgqueue_spent (queue) WHERE queue IS NOT NUL
 -- awaited      the limit has got a handler, and these transactions may lease its messages without the limit, because
 --              they began before; '{}': they are not looked up yet; NULL: all leases have their places
 -- saved_at     a promotion saw that the message whose turn it is costs more than is free: it saves up
+-- saved_for    what that message costs
 CREATE TABLE pgqueue_meter (
     limit_id bigint PRIMARY KEY,
     tokens double precision,
@@ -272,7 +273,8 @@ CREATE TABLE pgqueue_meter (
     turn bigint NOT NULL DEFAULT 0,
     turn_left integer NOT NULL DEFAULT 0,
     awaited text[],
-    saved_at timestamptz
+    saved_at timestamptz,
+    saved_for integer
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 -- The table is append-only: it says how messages of handlers with a breaker ended. A success is kept when a failure was
 -- before it.
