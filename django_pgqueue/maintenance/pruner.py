@@ -27,9 +27,9 @@ class Pruner:
         if counts.partitions_kept > self._kept:
             logger.warning(
                 "%d partitions of the archive are past retention and kept: a lake does not have them "
-                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor. %s",
+                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor.%s",
                 counts.partitions_kept,
-                " ".join(lakes_waited_for(using)),
+                "".join(f" {lake}" for lake in lakes_waited_for(using)),
                 extra={"event": "partitions_kept"},
             )
         self._kept = counts.partitions_kept

@@ -74,6 +74,23 @@ def test_files_whose_rows_the_database_does_not_have_any_more_stay_missing(
     assert verify() == 1
 
 
+def test_the_files_of_a_day_that_is_empty_in_the_database_stay_as_they_are(
+    exported: ParquetLake, source: Source, database: Database, capsys: pytest.CaptureFixture[str], dsn: str
+) -> None:
+    """One is missing and one is damaged. A copy can be brought back, as long as the commits know them."""
+    missing, damaged = exported.files("archive", [DAY])
+    missing.unlink()
+    damaged.write_bytes(b"damaged")
+    database.execute(f"DELETE FROM pgqueue_archived_message_{DAY:%Y%m%d}")
+
+    summary = export(source, exported.path, RESCAN)
+
+    assert (summary.losses, damaged.exists()) == ((), True)
+    assert {f"archive/day={DAY}/{path.name}" for path in (missing, damaged)} <= {*committed_files(exported)}
+    assert main(["verify", "--lake", str(exported.path), "--source", dsn]) == 1
+    assert f"archive of {DAY}: the database does not have these rows any more." in capsys.readouterr().err
+
+
 def test_dead_letters_that_the_database_has_deleted_stay_in_the_lake(
     exported: ParquetLake, source: Source, database: Database
 ) -> None:

@@ -65,8 +65,8 @@ class Simulation:
         self._shared = SimulatedLimits(shared)
         self._limits = limits
         self._keys = SimulatedKeys()
-        self._processes = deque(SimulatedProcess(slots // processes, ahead // processes) for _ in range(processes))
-        self._process = self._processes[0]
+        self._asking = deque(SimulatedProcess(slots // processes, ahead // processes) for _ in range(processes))
+        self._process = self._asking[0]
         self._record = record
         self._lanes: dict[str, SimulatedLane] = {}
         self._line: deque[SimulatedLane] = deque()
@@ -116,11 +116,14 @@ class Simulation:
 
     def _dequeue(self, now: int) -> bool:
         """Let one process dequeue; the processes take turns. Returns whether one got messages."""
-        for process in list(self._processes):
+        for _ in range(len(self._asking)):
+            process = self._asking.popleft()
+            process.asks = process.room > 0
+            if not process.asks:
+                continue  # until one of its messages is settled
+            self._asking.append(process)
             self._process = process
             if (room := min(process.room, self._gate.room(now))) and self._turn(room, now):
-                self._processes.remove(process)
-                self._processes.append(process)
                 self._start(process, now)
                 return True
         return False
@@ -148,6 +151,9 @@ class Simulation:
         self, now: int, lane: SimulatedLane, message: SimulatedMessage, attempt: int, process: SimulatedProcess
     ) -> None:
         process.idle += 1
+        if not process.asks:
+            process.asks = True
+            self._asking.append(process)
         process.pace.passed(message.runs[attempt])
         self._start(process, now)
         lane.leased -= 1

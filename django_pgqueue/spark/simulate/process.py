@@ -24,12 +24,14 @@ class SimulatedLease(NamedTuple):
 class SimulatedProcess:
     """A process with ``slots`` handlers. ``ahead``: the most messages of one dequeue; 0: none ahead of the slots.
 
-    ``waiting``: the messages in its memory, in the order of their leases; ``idle``: free slots.
+    ``waiting``: the messages in its memory, in the order of their leases; ``idle``: free slots; ``asks``: it may have
+    room for more.
     """
 
-    __slots__ = ("idle", "pace", "waiting")
+    __slots__ = ("asks", "idle", "pace", "waiting")
 
     def __init__(self, slots: int, ahead: int) -> None:
+        self.asks = True
         self.idle = slots
         self.pace = SimulatedPace(slots, ahead)
         self.waiting: deque[SimulatedLease] = deque()
