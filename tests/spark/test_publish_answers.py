@@ -192,9 +192,8 @@ def test_a_copy_that_fails_late_is_noticed(target: Target, store: ObjectStore, t
 
 def test_a_store_that_takes_its_time_is_waited_for(target: Target, store: ObjectStore) -> None:
     """AWS's library gives up after three seconds."""
-    store.before = lambda environ: time.sleep(4)
     target.write("README.txt", "text")
-    store.before = None
+    store.refuse = lambda environ: time.sleep(4)
     assert target.read("README.txt") == "text"
 
 
