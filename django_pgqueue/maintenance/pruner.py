@@ -6,6 +6,7 @@ import logging
 
 from django_pgqueue.lifecycle.prune import PruneCounts, prune
 from django_pgqueue.lifecycle.schedule_prune import schedule_prune
+from django_pgqueue.maintenance.lakes import lakes_waited_for
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 
@@ -26,8 +27,9 @@ class Pruner:
         if counts.partitions_kept > self._kept:
             logger.warning(
                 "%d partitions of the archive are past retention and kept: a lake does not have them "
-                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor",
+                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor.%s",
                 counts.partitions_kept,
+                "".join(f" {lake}" for lake in lakes_waited_for(using)),
                 extra={"event": "partitions_kept"},
             )
         self._kept = counts.partitions_kept

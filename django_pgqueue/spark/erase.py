@@ -9,22 +9,20 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_lake, add_source, named_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from django_pgqueue.spark.lake import ParquetLake, StagedFile
+    from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.lake.writing import Writing
 
 # The column of the channel's name in each table of a lake.
 NAMED = {"archive": "channel", "dead_letter": "channel", "channel": "name", "metrics": "channel", "forecast": "channel"}
-BATCH = 4096
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -83,10 +81,15 @@ def erase_partition(
     lake: ParquetLake, writing: Writing, table: str, partition: str, queue: str, names: list[str]
 ) -> int:
     """Replace the files of a partition that has rows of the channel. Returns the number of these rows."""
+    from django_pgqueue.spark.export.task import DICTIONARY
+    from django_pgqueue.spark.lake.rewriting import rewrite
+
     paths = sorted((lake.path / table / partition).glob("*.parquet"))
     found = sum(count_matching(path, table, queue, names) for path in paths)
     if found:
-        kept = [file for path in paths if (file := without(writing, path, table, partition, queue, names))]
+        others = partial(keep, table=table, queue=queue, names=names)
+        staged = (rewrite(writing, path, table, partition, DICTIONARY, others) for path in paths)
+        kept = [file for file in staged if file]
         writing.commit("erase", kept, replace=[(table, partition)])
     return found
 
@@ -95,9 +98,11 @@ def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
     """Return the channel's name, and the names that it had in the database after its name was used again."""
     import pyarrow.parquet as pq
 
+    from django_pgqueue.spark.lake.rewriting import damage_named
+
     names = {channel}
     for path in lake.files("channel"):
-        with reading(path):
+        with damage_named(path):
             rows = pq.read_table(path, columns=["id", "queue", "name"], partitioning=None).to_pylist()
         for row in rows:
             if row["queue"] == queue and row["name"] == f"{channel} (released {row['id']})":
@@ -109,25 +114,11 @@ def count_matching(path: Path, table: str, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
     import pyarrow.parquet as pq
 
-    with reading(path), pq.ParquetFile(path) as file:
+    from django_pgqueue.spark.lake.rewriting import damage_named
+
+    with damage_named(path), pq.ParquetFile(path) as file:
         batches = file.iter_batches(columns=["queue", NAMED[table]])
         return sum(batch.num_rows - keep(batch, table, queue, names).true_count for batch in batches)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Convert the error of a damaged file to PipelineError."""
-    import pyarrow as pa
-
-    from django_pgqueue.spark.errors import refused_by_disk
-    from django_pgqueue.spark.transforms.readable import unreadable
-
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        if isinstance(error, OSError) and refused_by_disk(error):
-            raise
-        raise unreadable(str(path)) from None
 
 
 def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
@@ -137,37 +128,3 @@ def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.
 
     its = pc.and_(pc.equal(batch.column("queue"), queue), pc.is_in(batch.column(NAMED[table]), pa.array(names)))
     return pc.invert(pc.fill_null(its, False))
-
-
-def without(
-    writing: Writing, path: Path, table: str, partition: str, queue: str, names: list[str]
-) -> StagedFile | None:
-    """Write a file anew without the rows of the channel. Returns None if nothing is left."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    from django_pgqueue.spark.export.task import DICTIONARY
-
-    staged, rows, created = writing.stage(table, partition), 0, set()
-    with reading(path), pq.ParquetFile(path) as file:
-        options: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
-        options["use_dictionary"] = [name for name in DICTIONARY if name in file.schema_arrow.names]
-        with pq.ParquetWriter(staged, file.schema_arrow, **options) as writer:
-            for batch in remaining(file, table, queue, names):
-                writer.write_batch(batch)
-                rows += batch.num_rows
-                if table in ("archive", "dead_letter"):
-                    created.update(pc.unique(batch.column("created_at").cast("date32")).to_pylist())
-    if not rows:
-        staged.unlink()
-        return None
-    more = {"created_days": sorted(day.isoformat() for day in created)} if created else {}
-    return writing.staged(staged, **more)
-
-
-def remaining(file: Any, table: str, queue: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a Parquet file without the rows of these channels."""
-    for batch in file.iter_batches(batch_size=BATCH):
-        kept = batch.filter(keep(batch, table, queue, names))
-        if kept.num_rows:
-            yield kept

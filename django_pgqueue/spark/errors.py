@@ -38,3 +38,11 @@ def refused_by_disk(error: OSError) -> PipelineError | None:
         f"The lake cannot be written: {os.strerror(error.errno)}{where}. "
         f"{REMEDIES[error.errno].capitalize()}, and run it again."
     )
+
+
+def unreadable(path: str) -> PipelineError:
+    """Return the error about a file of messages that cannot be read."""
+    return PipelineError(
+        f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
+        "backup, or remove it and run export --rescan."
+    )

@@ -1,10 +1,14 @@
-"""Find Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`."""
+"""Find Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`.
+
+``eval "$(python -m django_pgqueue.spark.java)"`` sets the variables with which Spark's own programs start.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -116,3 +120,22 @@ def _numbers(version: str) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))
     # Java 8 calls itself 1.8.
     return numbers[1:] if numbers[0] == 1 and len(numbers) > 1 else numbers
+
+
+def shell_lines() -> str:
+    """Return lines for a shell that set SPARK_HOME, and the variables that let Spark's programs find Java.
+
+    Raises PipelineError when PySpark or Java is missing.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise PipelineError("PySpark is not installed: pip install 'pgqueue-django[spark]'.")
+    variables = {"SPARK_HOME": str(Path(spec.origin).parent), **find_java().environment}
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
+if __name__ == "__main__":
+    try:
+        print(shell_lines())
+    except PipelineError as error:
+        raise SystemExit(str(error)) from None

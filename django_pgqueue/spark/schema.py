@@ -28,6 +28,7 @@ TIME = pa.timestamp("us", tz="UTC")
 COUNTS = pa.map_(TEXT, BIG)
 
 POSTGRESQL = {
+    BOOLEAN: "boolean",
     SMALL: "smallint",
     INTEGER: "integer",
     BIG: "bigint",
@@ -151,6 +152,8 @@ TABLES: dict[str, list[Column]] = {
         Column("created_at", TIME),
         Column("changed_at", TIME),
         Column("archive", TEXT),
+        Column("ordered", BOOLEAN),
+        Column("on_dead", TEXT),
     ],
     "metrics": [
         Column("grain", TEXT),

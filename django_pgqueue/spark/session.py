@@ -25,6 +25,8 @@ MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 ATTEMPTS = 4
 LAST_BREATH_SECONDS = 5  # seconds
+# The limit of the control group: microseconds in each period, such as "200000 100000", or "max 100000".
+CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -98,7 +100,19 @@ def _java_ended() -> bool:
 
 
 def _cores() -> int:
-    return min(MOST_CORES, len(os.sched_getaffinity(0)))
+    return min(MOST_CORES, len(os.sched_getaffinity(0)), allowed_cores(CPU_LIMIT))
+
+
+def allowed_cores(limit: Path) -> int:
+    """Return for how many cores the container may use the processor, at least 1; MOST_CORES without a limit.
+
+    ``limit``: the file of the control group. The processors that a container sees are those of its host.
+    """
+    try:
+        quota, period = limit.read_text().split()
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return MOST_CORES  # no control groups, or "max"
 
 
 def _check_pyspark() -> None:

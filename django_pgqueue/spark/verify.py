@@ -1,13 +1,13 @@
 """Check that the lake is whole: every committed file is there with the content that was committed, and nothing else is.
 
-With a source, named or in PGQUEUE_SOURCE, the days that the database still has are compared with it, too.
+With a source, named or in PGQUEUE_SOURCE, the days that the database still has are compared with it, row by row.
 """
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,9 @@ from django_pgqueue.spark.arguments import add_lake, add_since, add_source, name
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import LakeFile, ParquetLake
+    from django_pgqueue.spark.remedies import Problem
     from django_pgqueue.spark.source import Source
 
-REMEDY = "Remove what is damaged, then `export --rescan` writes anew the days that the archive still has."
 UNKNOWN = "no commit knows it."
 
 
@@ -26,14 +26,22 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_lake(parser)
     add_source(parser)
     add_since(parser, ": for a lake whose old days were removed")
+    parser.add_argument(
+        "--forget-missing",
+        action="store_true",
+        help="accept that missing files of messages, dead letters and channels are lost: no later run reports them",
+    )
 
 
 def run(args: Namespace) -> int:
     """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
     from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.lake.history import committed_files
+    from django_pgqueue.spark.remedies import forget_missing, problem_of_file, remedies
 
     lake = ParquetLake.open(args.lake)
+    if args.forget_missing:
+        print(forget_missing(lake, args.since))
     lake.settle()
     head = lake.head.number
     committed = {path: file for path, file in committed_files(lake).items() if file.day >= args.since}
@@ -43,17 +51,18 @@ def run(args: Namespace) -> int:
         lake.settle()
         head, now = lake.head.number, committed_files(lake)
         found = {path: problem for path in found if (problem := look_again(lake, path, now.get(path)))}
-    problems = [f"{lake.path / path}: {problem}" for path, problem in found.items()]
     rows = sum(file.rows for file in committed.values())
     print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
     if without := sum(not file.sha256 for file in committed.values()):
         print(f"The content of {without:,} files cannot be compared: their commits have no SHA-256.")
-    if source := named_source(args):
-        problems += compare(lake, source, args.since)
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    source = named_source(args)
+    differences, there = compare(lake, source, args.since) if source else ([], None)
+    problems = [problem_of_file(lake, path, text, there, unknown=text == UNKNOWN) for path, text in found.items()]
+    problems += differences
+    for each in problems:
+        print(each.text, file=sys.stderr)
     if problems:
-        print(REMEDY, file=sys.stderr)
+        print(*remedies(problems), sep="\n", file=sys.stderr)
         return 1
     print("The lake is whole.")
     return 0
@@ -69,7 +78,7 @@ def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date
     for path, file in sorted(committed.items()):
         if problem := look_at(lake, file):
             yield path, problem
-    days = {day for day in (_days(lake)) if day >= since}
+    days = {day for day in _days(lake) if day >= since}
     for table in TABLES:
         for there in lake.files(table, days):
             if (path := there.relative_to(lake.path).as_posix()) not in committed:
@@ -108,40 +117,41 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
     return ""
 
 
-def compare(lake: ParquetLake, source: Source, since: date) -> Iterator[str]:
-    """Yield a text for each day on which lake and database differ, up to the horizon of the last export."""
-    from django_pgqueue.spark.export.archive import find_partitions
+def compare(lake: ParquetLake, source: Source, since: date) -> tuple[list[Problem], set[tuple[str, date]]]:
+    """Return the problems of the days on which lake and database differ, and the tables and days that it has.
+
+    Rows above the horizon of the last export are not compared. ``since``: older days are left out.
+    """
+    from django_pgqueue.spark.export.comparison import compare_days, pruned_days
     from django_pgqueue.spark.export.losses import loss_text
     from django_pgqueue.spark.export.register import check_identity, lost_rows
-    from django_pgqueue.spark.export.repair import DEAD_LETTERS, rows_in_database
+    from django_pgqueue.spark.remedies import lost_messages, problems_of_day
 
     check_identity(lake, source.identity(), adopt=False)
-    exported = lake.state.get("exported_xid", 0)
-    counted = {table: lake.state.get("rows", {}).get(table, {}) for table in ("archive", "dead_letter")}
+    problems: list[Problem] = []
+    there: set[tuple[str, date]] = set()
     with source.connect() as connection, source.errors():
+        pruned = pruned_days(connection)
         for lost, rows in sorted(lost_rows(connection, lake).items()):
             if date.fromisoformat(lost) >= since:
-                yield f"archive: {loss_text(lost, rows)}"
-        partitions = [(part, part.day) for part in find_partitions(connection) if part.day and part.blocks]
-        for partition, day in partitions:
-            if day < since:
-                continue
-            there, here = rows_in_database(connection, partition, exported), _rows(counted["archive"], day)
-            if there != here:
-                yield f"archive of {day}: the lake has {here:,} rows, the database {there:,}."
-        for day, there in connection.execute(DEAD_LETTERS, [exported]):
-            # Days that retention has deleted from the database are still in the lake.
-            if day >= since and there > _rows(counted["dead_letter"], day):
-                here = _rows(counted["dead_letter"], day)
-                yield f"dead letters of {day}: the lake has {here:,}, the database {there:,}."
-    print(f"Compared with the database: {len(partitions):,} days, up to transaction {exported:,}.")
+                problems.append(lost_messages(lake.description.name, f"archive: {loss_text(lost, rows)}"))
+        while True:
+            head = lake.head
+            different: list[Problem] = []
+            for day in compare_days(source, connection, lake, since):
+                if day.there:
+                    there.add((day.table, day.day))
+                rows = head.state.get("rows", {}).get(day.table, {}).get(day.day.isoformat(), 0)
+                different += problems_of_day(day, rows, pruned=day.table == "archive" and day.day in pruned)
+            # If another run wrote the lake meanwhile, it has rows above the horizon that was compared.
+            if not different or lake.head.number == head.number:
+                break
+    days = sum(table == "archive" for table, _ in there)
+    print(f"Compared with the database: {days:,} days, up to transaction {lake.state.get('exported_xid', 0):,}.")
+    return problems + different, there
 
 
-def _rows(counted: dict[str, int], day: date) -> int:
-    return counted.get(day.isoformat(), 0)
-
-
-def _days(lake: ParquetLake) -> set[date]:
+def _days(lake: ParquetLake) -> Collection[date]:
     from django_pgqueue.spark.lake.commit import day_of
     from django_pgqueue.spark.schema import TABLES
 

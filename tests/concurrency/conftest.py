@@ -5,9 +5,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.concurrency.rates import Rated
 from tests.support.sessions import IMPATIENT, Connect, Session
 from tests.support.tables import empty_tables
-from tests.support.verbs import make_channel
+from tests.support.verbs import make_channel, set_queue
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +36,16 @@ def other(connect: Connect) -> Session:
 def business(connect: Connect) -> psycopg.Connection[Any]:
     """A session whose transaction stays open until the test ends it."""
     return connect(autocommit=False, options=IMPATIENT)
+
+
+@pytest.fixture(params=["channel", "queue", "share"])
+def rated(request: pytest.FixtureRequest, session: Session) -> Rated:
+    """Give a rate to channel a, to the queue, or to the queue that serves by share."""
+
+    def set_rate(interval: str, burst: int) -> None:
+        rate = {"release_interval": interval, "release_burst": burst}
+        make_channel(session, "a", **rate if request.param == "channel" else {})
+        if request.param != "channel":
+            set_queue(session, fairness="turns" if request.param == "queue" else "share", **rate)
+
+    return set_rate

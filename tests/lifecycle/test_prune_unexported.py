@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import OperationalError, transaction
+from django.utils.timezone import now
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.pipeline.models import Lake
 from tests.lifecycle.test_prune import partition_of, partitions
+from tests.support.commands import output_of
 from tests.support.moments import pass_time
 from tests.support.sessions import Connect
 from tests.support.sql import sql, value
@@ -224,3 +227,33 @@ def test_it_is_said_once_until_there_are_more(old: str, caplog: pytest.LogCaptur
         pruner.run_once("default")
     assert [record.getMessage().split(" partitions")[0] for record in caplog.records] == ["1", "2"]
     assert {record.event for record in caplog.records} == {"partitions_kept"}
+
+
+def test_the_lake_that_retention_waits_for_is_named(old: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """Its folder is gone: no export will ever come, and its row holds all partitions back."""
+    export({day(old): 2})
+    Lake.objects.update(path=str(tmp_path), exported_at=now())
+    export({}, name="given-up-4711")
+    Lake.objects.filter(name="given-up-4711").update(
+        path="/nowhere/lake", exported_at=datetime(2026, 3, 14, 9, 5, tzinfo=UTC)
+    )
+    gone = "Lake given-up-4711 in /nowhere/lake: the last export was at 2026-03-14 09:05 UTC; this machine has no such"
+
+    with caplog.at_level(logging.WARNING, logger="django_pgqueue.maintenance"):
+        printed = output_of("sweepqueue", skip_checks=True).splitlines()
+
+    assert gone in caplog.records[0].getMessage()
+    kept = [line.removeprefix("kept: ") for line in printed if line.startswith("kept: ")]
+    assert kept[0].startswith(gone)
+    assert "delete the lake's row in pgqueue_lake" in kept[0]
+    assert kept[1].startswith(f"Lake lake in {tmp_path}: the last export was at 20")
+    assert "no such folder" not in kept[1]
+
+
+def test_no_lake_is_named_where_none_holds_a_partition_back(old: str) -> None:
+    export({day(old): 2})
+    assert "kept: " not in output_of("sweepqueue", skip_checks=True)
+
+
+def test_a_missing_first_export_is_said(old: str) -> None:
+    assert "kept: No lake was exported yet: run queuelake export." in output_of("sweepqueue", skip_checks=True)

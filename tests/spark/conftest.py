@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from django_pgqueue.spark.session import session
-from tests.spark.rows import DAY, make_partition
+from tests.spark.rolling import WAYS, Roll, rolling
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
 from tests.support.sessions import Connect
 from tests.support.tables import empty_tables
 
@@ -89,6 +90,42 @@ def database(dsn: str, connect: Connect) -> psycopg.Connection[Any]:
 def lake(tmp_path: Path) -> Path:
     """Where a lake may be made."""
     return tmp_path / "lake"
+
+
+@pytest.fixture
+def verify(
+    dsn: str,
+    source: Source,
+    database: psycopg.Connection[Any],
+    lake: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[int, str]]:
+    """A lake with rows of two exports; the function verifies it and returns status and output."""
+    from django_pgqueue.spark.cli import main
+    from django_pgqueue.spark.export.job import export
+
+    fill_archive(database, 100)
+    fill_dead_letters(database, 10)
+    export(source, lake)
+    fill_archive(database, 50)
+    export(source, lake)
+    monkeypatch.setenv("PGQUEUE_SOURCE", dsn)
+
+    def verify(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        status = main(["verify", "--lake", str(lake), *arguments])
+        output = capsys.readouterr()
+        return status, output.out + output.err
+
+    return verify
+
+
+@pytest.fixture(params=WAYS)
+def roll(request: pytest.FixtureRequest) -> Roll:
+    """Compute the metrics of a lake in one of the three ways."""
+    has_session, large = WAYS[request.param]
+    return rolling(request.getfixturevalue("spark") if has_session else None, large)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 KEY, SECRET = "canary-key-4711", "canary-secret-0815"
 BUCKET = "archive-of-shop"
+ACCOUNT = "123456789012"
 WRITES = ("PUT", "POST", "DELETE")
 Answer = Iterable[bytes]
 Start = Callable[..., Any]
@@ -19,7 +20,8 @@ Start = Callable[..., Any]
 
 class ObjectStore:
     """``before(environ)`` is called before each request that writes, one at a time; ``after(environ)`` when it is
-    done. ``answer``: (status, content type, body) in place of the real answers.
+    done. ``answer``: (status, content type, body) in place of the real answers; ``refuse(environ)`` returns one in
+    place of the answer to this request, or None.
     """
 
     def __init__(self) -> None:
@@ -38,6 +40,7 @@ class ObjectStore:
         self.before: Callable[[dict[str, Any]], None] | None = None
         self.after: Callable[[dict[str, Any]], None] | None = None
         self.answer: tuple[str, str, bytes] | None = None
+        self.refuse: Callable[[dict[str, Any]], tuple[str, str, bytes] | None] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -57,6 +60,8 @@ class ObjectStore:
     def _respond(self, environ: dict[str, Any], start: Start) -> Answer:
         if self.answer is not None:
             return self._refuse(self.answer, start)
+        if self.refuse is not None and (refusal := self.refuse(environ)) is not None:
+            return self._refuse(refusal, start)
         if environ["REQUEST_METHOD"] not in WRITES or (self.before is None and self.after is None):
             return self._app(environ, start)
         with self._one_at_a_time:
@@ -79,9 +84,22 @@ class ObjectStore:
         from moto.s3.models import s3_backends
 
         _, bucket, key = path.split("/", 2)
-        backend = s3_backends["123456789012"]["aws"]
-        kept = backend.get_object(bucket, key)
+        kept = s3_backends[ACCOUNT]["aws"].get_object(bucket, key)
         kept.value = bytes(len(kept.value))
+
+    def has(self, path: str) -> bool:
+        """Return whether there is an object ``/bucket/key``."""
+        from moto.s3.models import s3_backends
+
+        _, bucket, key = path.split("/", 2)
+        return s3_backends[ACCOUNT]["aws"].get_object(bucket, key) is not None
+
+    def put_many(self, keys: Iterable[str], value: bytes) -> None:
+        """Put objects straight into the bucket."""
+        from moto.s3.models import s3_backends
+
+        for key in keys:
+            s3_backends[ACCOUNT]["aws"].put_object(BUCKET, key, value)
 
     def files(self) -> fs.S3FileSystem:
         """Return pyarrow's file system for it."""

@@ -284,10 +284,10 @@ def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
     summary = export(source, lake, ExportOptions(rescan=True))
 
     assert untouched is None
-    assert summary.rewritten == (DAY, DAY + timedelta(days=1))
+    assert summary.repaired == (DAY, DAY + timedelta(days=1))
     assert ids(lake) == expected(database)
     assert ParquetLake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
-    assert export(source, lake, ExportOptions(rescan=True)).rewritten == ()
+    assert export(source, lake, ExportOptions(rescan=True)).repaired == ()
 
 
 def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, database: Database, lake: Path) -> None:

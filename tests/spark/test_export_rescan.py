@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from shutil import rmtree
 
+import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.cli import main
@@ -16,7 +17,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.history import committed_files
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
-from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids
+from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids, lake_rows
 from tests.support.sessions import Session as Database
 
 NEXT_DAY = DAY + timedelta(days=1)
@@ -48,7 +49,7 @@ def test_a_lake_is_whole_after_lost_files_were_written_anew(
 
     summary = export(source, exported.path, RESCAN)
 
-    assert (summary.rows["archive"], summary.rows["dead_letter"]) == (60, 10)
+    assert (summary.rows["archive"], summary.rows["dead_letter"]) == (40, 10)
     assert verify() == 0
     assert ids(exported.path) == expected(database)
     assert ids(exported.path, "dead_letter") == expected(database, LETTERS)
@@ -73,6 +74,23 @@ def test_files_whose_rows_the_database_does_not_have_any_more_stay_missing(
     assert verify() == 1
 
 
+def test_the_files_of_a_day_that_is_empty_in_the_database_stay_as_they_are(
+    exported: ParquetLake, source: Source, database: Database, capsys: pytest.CaptureFixture[str], dsn: str
+) -> None:
+    """One is missing and one is damaged. A copy can be brought back, as long as the commits know them."""
+    missing, damaged = exported.files("archive", [DAY])
+    missing.unlink()
+    damaged.write_bytes(b"damaged")
+    database.execute(f"DELETE FROM pgqueue_archived_message_{DAY:%Y%m%d}")
+
+    summary = export(source, exported.path, RESCAN)
+
+    assert (summary.losses, damaged.exists()) == ((), True)
+    assert {f"archive/day={DAY}/{path.name}" for path in (missing, damaged)} <= {*committed_files(exported)}
+    assert main(["verify", "--lake", str(exported.path), "--source", dsn]) == 1
+    assert f"archive of {DAY}: the database does not have these rows any more." in capsys.readouterr().err
+
+
 def test_dead_letters_that_the_database_has_deleted_stay_in_the_lake(
     exported: ParquetLake, source: Source, database: Database
 ) -> None:
@@ -85,6 +103,98 @@ def test_dead_letters_that_the_database_has_deleted_stay_in_the_lake(
 
     assert other.exists()
     assert ids(exported.path, "dead_letter") == kept
+
+
+def test_as_many_other_rows_are_not_taken_for_the_same(
+    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int]
+) -> None:
+    """Retention has deleted 20 of the 40 rows of a day, and the lake has lost a file with 20 others."""
+    first, second = (pq.read_table(path)["id"].to_pylist() for path in exported.files("archive", [DAY]))
+    database.execute(f"DELETE FROM {ARCHIVE} WHERE id = ANY (%s)", [first])
+    database.execute("INSERT INTO pgqueue_pruned (queue, day) VALUES ('default', %s)", [DAY])
+    exported.files("archive", [DAY])[1].unlink()
+    assert verify() == 1
+
+    assert export(source, exported.path, RESCAN).rows["archive"] == 20
+
+    assert ids(exported.path) == sorted([*first, *expected(database)])
+    assert {*second} <= {*ids(exported.path)}
+    assert verify() == 0
+
+
+@pytest.mark.parametrize("table", [ARCHIVE, LETTERS])
+def test_ids_that_the_server_gave_anew_after_a_failover_are_replaced(
+    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int], table: str
+) -> None:
+    """As many rows, with the same ids and transactions: other messages, of other times."""
+    time = {ARCHIVE: "archived_at", LETTERS: "dead_at"}[table]
+    lost = [row[0] for row in database.execute(f"SELECT id FROM {table} ORDER BY id DESC LIMIT 3")]
+    database.execute(
+        f"UPDATE {table} SET {time} = {time} + interval '1 microsecond', handler = 'new' WHERE id = ANY (%s)", [lost]
+    )
+    assert verify() == 1
+
+    summary = export(source, exported.path, RESCAN)
+
+    name = {ARCHIVE: "archive", LETTERS: "dead_letter"}[table]
+    assert summary.rows[name] == 3
+    assert summary.repaired == (DAY,)
+    assert ids(exported.path, name) == expected(database, table)
+    handlers = {row["id"]: row["handler"] for row in lake_rows(exported.path, name)}
+    assert {id_ for id_, handler in handlers.items() if handler == "new"} == {*lost}
+    assert verify() == 0
+    assert export(source, exported.path, RESCAN).files == 0
+
+
+def test_rows_that_only_the_lake_has_stay_when_others_are_added(
+    exported: ParquetLake, source: Source, database: Database
+) -> None:
+    """A row that was deleted by hand; a row that an export should have brought; a file that cannot be read."""
+    kept, damaged = exported.files("archive", [DAY])
+    [deleted, *_] = pq.read_table(kept)["id"].to_pylist()
+    database.execute(f"DELETE FROM {ARCHIVE} WHERE id = %s", [deleted])
+    fill_archive(database, 1, xid="'3'::xid8")
+    damaged.write_bytes(b"damaged")
+
+    summary = export(source, exported.path, RESCAN)
+
+    assert summary.rows["archive"] == 21
+    assert kept.exists()
+    assert not damaged.exists()
+    assert ids(exported.path) == sorted([deleted, *expected(database)])
+    assert exported.state["rows"]["archive"][DAY.isoformat()] == 41
+
+
+def test_a_day_that_was_closed_before_its_repair_has_each_row_once(
+    exported: ParquetLake, source: Source, database: Database
+) -> None:
+    """Late rows of a closed day are below the horizon of the last export, and above that of the day."""
+    export(source, exported.path)
+    fill_archive(database, 1, NEXT_DAY)
+    [late] = database.execute(f"SELECT max(xid::text::bigint) FROM {ARCHIVE}").fetchone()
+    closed = {**exported.state["closed"][DAY.isoformat()]}
+    export(source, exported.path)
+    fill_archive(database, 2, xid=f"'{late}'::xid8")
+    assert closed["xid"] <= late < exported.state["exported_xid"]
+
+    export(source, exported.path, RESCAN)
+    fill_archive(database, 1000)
+    export(source, exported.path)
+
+    assert ids(exported.path) == expected(database)
+
+
+def test_rows_of_a_missing_file_that_the_database_has_deleted_are_reported(
+    exported: ParquetLake, source: Source, database: Database
+) -> None:
+    lost = exported.files("dead_letter", [DAY])[0]
+    [gone, *_] = pq.read_table(lost)["id"].to_pylist()
+    database.execute(f"DELETE FROM {LETTERS} WHERE id = %s", [gone])
+    lost.unlink()
+
+    [text] = export(source, exported.path, RESCAN).losses
+    assert text.startswith(f"dead letters of {DAY}: 1 of the rows in missing or damaged files is not in the database")
+    assert export(source, exported.path, RESCAN).losses == ()
 
 
 def test_a_damaged_file_of_dead_letters_is_named(exported: ParquetLake, source: Source, lake: Path) -> None:

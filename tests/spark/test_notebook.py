@@ -14,7 +14,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import rollup
-from tests.spark.test_rollup import SLA, fill_mixed
+from tests.spark.rolling import SLA, fill_mixed
 from tests.support.paths import REPOSITORY
 from tests.support.sessions import Session as Database
 

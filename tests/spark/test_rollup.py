@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,71 +13,15 @@ import pytest
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.buckets import day_metrics
 from django_pgqueue.spark.transforms.messages import read_messages
-from django_pgqueue.spark.transforms.rollup import ACCURACY, FEW_MESSAGES, LARGE_DAY, Rolled, is_small, rollup
-from django_pgqueue.spark.transforms.touched import Touched
+from django_pgqueue.spark.transforms.rollup import ACCURACY
+from tests.spark.rolling import SLA_JSON, WAYS, Roll, fill_mixed, rolling
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.truth import expected_metrics, lake_metrics
 from tests.support.sessions import Session as Database
-
-SLA = {"default": timedelta(seconds=4), "default/tenant 1": timedelta(seconds=2, milliseconds=500)}
-SLA_JSON = json.dumps({name: limit.total_seconds() for name, limit in SLA.items()})
-# i is the number of the row: messages of several queues, tenants and handlers that take times which look random.
-MIXED = {
-    "queue": "CASE WHEN i % 11 = 0 THEN 'mail' ELSE 'default' END",
-    "channel": "'tenant ' || i % 3",
-    "handler": "'shop.' || i % 2",
-    "attempts": "1 + i % 3",
-    "created_at": "{day} - interval '1 hour' + i * interval '47.123457 seconds'",
-    "dequeue_at": "{created_at} + (i * 7919 % 1009) * interval '1.000003 milliseconds'",
-    "leased_at": "{dequeue_at} + (i * 104729 % 10007) * interval '1 millisecond'",
-    "errors": "CASE WHEN i % 3 > 0 THEN jsonb_build_array(jsonb_build_object('attempt', 1, 'type', 'Error' || i % 4,"
-    " 'leased_at', {created_at} + interval '250 milliseconds', 'started_at',"
-    " CASE WHEN i % 2 = 0 THEN {created_at} + interval '0.75 seconds' END,"
-    " 'at', {created_at} + interval '1.5 seconds')) END",
-}
-
-
-def fill_mixed(database: Database) -> None:
-    fill_archive(
-        database,
-        1500,
-        **MIXED,
-        archived_at="greatest({day}, {leased_at} + (i * 31337 % 5003) * interval '1 millisecond')",
-        outcome="(ARRAY['completed', 'completed', 'completed', 'popped', 'cancelled'])[1 + i % 5]",
-        started_at="CASE WHEN i % 4 > 0 THEN {leased_at} + ({archived_at} - {leased_at}) * 0.7 END",
-    )
-    fill_dead_letters(
-        database,
-        300,
-        **MIXED,
-        dead_at="greatest({day}, {leased_at} + interval '1 second')",
-        reason="'r' || i % 2",
-        started_at="CASE WHEN i % 4 > 0 THEN {leased_at} + interval '0.3 seconds' END",
-    )
-
-
-Roll = Callable[..., Rolled]
-# Whether there is a session, and from how many messages a day is computed in SQL.
-WAYS = {"in this process": (False, 0), "as tasks on Spark": (True, 1_000_000), "in SQL on Spark": (True, 0)}
-
-
-@pytest.fixture(params=WAYS)
-def roll(request: pytest.FixtureRequest) -> Roll:
-    """Compute the metrics of a lake in one of the three ways."""
-    has_session, large = WAYS[request.param]
-    return rolling(request.getfixturevalue("spark") if has_session else None, large)
-
-
-def rolling(spark: Any, large: int) -> Roll:
-    def roll(lake: Path, **options: Any) -> Rolled:
-        return rollup(spark, ParquetLake.open(lake), SLA, large=large, **options)
-
-    return roll
 
 
 def test_every_number_is_the_truth(roll: Roll, source: Source, database: Database, lake: Path) -> None:
@@ -161,56 +101,6 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     assert (late["wait_p50_seconds"], late["run_seconds"], late["capacity_share"]) == (None, 0.0, None)
 
 
-def test_an_interrupted_rollup_goes_on_and_late_data_corrects_what_it_touches(
-    roll: Roll, source: Source, database: Database, lake: Path
-) -> None:
-    fill_mixed(database)
-    export(source, lake)
-
-    def interrupt(done: int, of: int) -> None:
-        assert (done, of) == (1, 2)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        roll(lake, most=1, done=interrupt)
-    assert {key[1].date() for key in lake_metrics(lake)} == {DAY}
-    other = date(2026, 2, 1)
-    created_at = f"timestamptz '{other} 12:00+00' + i * interval '1 minute'"
-    fill_archive(database, 20, created_at=created_at, archived_at="{day} + interval '20 hours'")
-    export(source, lake)
-
-    assert set(roll(lake).days) == {DAY, DAY - timedelta(days=1), other}
-    assert lake_metrics(lake) == expected_metrics(database, SLA_JSON)
-    assert roll(lake) == Rolled()
-
-
-def test_metrics_by_minute_are_kept_of_the_newest_days_and_all_others_stay(
-    roll: Roll, source: Source, database: Database, lake: Path
-) -> None:
-    def days_by_minute() -> set[date]:
-        return {key[1].date() for key in lake_metrics(lake) if key[0] == "minute"}
-
-    first, second, third = (DAY + timedelta(days=days) for days in (-5, -1, 0))
-    for day in (first, second):
-        fill_archive(database, 40, day=day)
-    export(source, lake)
-    roll(lake, keep_minutes=7)
-    assert days_by_minute() == {first, second}
-    fill_archive(database, 40, day=third)
-    export(source, lake)
-
-    roll(lake, keep_minutes=2)
-
-    truth = expected_metrics(database, SLA_JSON)
-    kept = {key: row for key, row in truth.items() if key[0] != "minute" or key[1].date() >= second}
-    assert days_by_minute() == {second, third}
-    assert lake_metrics(lake) == kept
-    roll(lake, keep_minutes=2, everything=True)
-    assert lake_metrics(lake) == kept
-    roll(lake, everything=True)
-    assert lake_metrics(lake) == truth
-
-
 def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(spark: Any) -> None:
     statement = (
         "SELECT percentile_approx(value, array(0.5D, 0.95D, 0.99D), {}) FROM (SELECT id * 7919 % {} AS value FROM {})"
@@ -273,46 +163,3 @@ def test_files_of_an_older_version_have_no_start_of_the_handler(tmp_path: Path) 
     assert [(row["level"], row["run_p50_seconds"], row["enqueued"]) for row in found] == [
         ("queue", 3.0, 1), ("channel", 3.0, 1), ("handler", 3.0, 1),
     ]  # fmt: skip
-
-
-def test_only_few_messages_are_computed_without_spark(lake: Path) -> None:
-    opened = ParquetLake.open(lake, create=True)
-
-    def is_small_with(**messages: int) -> bool:
-        days = {str(DAY): messages["today"], str(DAY - timedelta(days=1)): messages["yesterday"]}
-        with opened.writing() as writing:
-            writing.commit("export", state={"rows": {"archive": days}})
-        # Messages of today were created yesterday.
-        return is_small(opened, Touched(1, {DAY - timedelta(days=1)}, {DAY: {DAY - timedelta(days=1)}}))
-
-    assert is_small_with(today=FEW_MESSAGES - 1, yesterday=1)
-    assert not is_small_with(today=FEW_MESSAGES, yesterday=1)
-    assert FEW_MESSAGES <= LARGE_DAY
-
-
-@pytest.mark.timeout(400)
-def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_mixed(database)
-    export(source, lake)
-    truth = expected_metrics(database, SLA_JSON)
-    command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(lake), "--memory", "512m"]
-    command += ["--master", "local[2]"]
-    command += [f"--sla={name}={limit.total_seconds()}" for name, limit in SLA.items()]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 300
-        while not any(lake.glob("_pgqueue/staging/*/metrics/**/*.parquet")):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    finally:
-        process.kill()
-        process.wait()
-    ParquetLake.open(lake).settle()
-    assert lake_metrics(lake) in ({}, truth)
-
-    rollup(None, ParquetLake.open(lake), SLA)
-
-    assert lake_metrics(lake) == truth

@@ -217,7 +217,7 @@ REST = (
             "tests/spark/test_cluster.py",
             "tests/spark/test_datasource_kills.py",
             "tests/spark/test_export_kills.py",
-            "tests/spark/test_rollup.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
+            "tests/spark/test_rollup_runs.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
         ),
     ),
     Part(SLOW, "what takes minutes each and is nowhere else: storms of clients, upgrades under load, a driver killed"),

@@ -8,6 +8,7 @@ from django.db import Error, connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import measurer, sweeper
+from django_pgqueue.maintenance.lakes import lakes_waited_for
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.management.database import known_database, queue_database
 
@@ -40,13 +41,12 @@ class Command(BaseCommand):
             return
         using = queue_database(database)
         try:
-            steps = (
-                ("sweep", sweeper.run_once(using)),
-                ("prune", Pruner().run_once(using)),
-                ("measure", measurer.run_once(using)),
-            )
+            swept, pruned = sweeper.run_once(using), Pruner().run_once(using)
+            steps = (("sweep", swept), ("prune", pruned), ("measure", measurer.run_once(using)))
             for name, counts in steps:
                 self.stdout.write(f"{name}: {', '.join(count_text(*item) for item in asdict(counts).items())}")
+            for lake in lakes_waited_for(using) if pruned.partitions_kept else ():
+                self.stdout.write(f"kept: {lake}")
         except Error as error:
             raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
 

@@ -31,7 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"leave a column empty, from now on; several times; of {', '.join(OPTIONAL)}; nothing: take all again",
     )
     parser.add_argument(
-        "--rescan", action="store_true", help="compare all days with the archive, and write anew those that differ"
+        "--rescan",
+        action="store_true",
+        help="compare all days row by row with the database, and repair those that lack rows",
     )
     parser.add_argument(
         "--adopt",
@@ -70,8 +72,8 @@ def summary_text(summary: Summary) -> str:
         lines[0] += f" ({summary.seconds:.1f} s)."
     else:
         lines[0] += f": nothing is new ({summary.seconds:.1f} s)."
-    if summary.rewritten:
-        lines.append(f"Written anew: {', '.join(day.isoformat() for day in summary.rewritten)}.")
+    if summary.repaired:
+        lines.append(f"Repaired: {', '.join(day.isoformat() for day in summary.repaired)}.")
     if summary.holder:
         lines.append(
             f"The horizon is held back since {summary.holder.since:%Y-%m-%d %H:%M:%S} UTC by {summary.holder.who}: "

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date
 from pathlib import Path
-from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
@@ -19,10 +17,9 @@ from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
-from django_pgqueue.spark.export.repair import days_that_differ, lacking_letters, recounted
+from django_pgqueue.spark.export.repair import Repair, find_repair, without_conflicts
 from django_pgqueue.spark.export.task import ExportResult, Written
-from django_pgqueue.spark.lake import LakeFile, ParquetLake, StagedFile
-from django_pgqueue.spark.lake.history import lost_files
+from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
@@ -37,7 +34,7 @@ class Summary:
     bytes: int = 0
     seconds: float = 0.0
     holder: HorizonHolder | None = None
-    rewritten: tuple[date, ...] = ()
+    repaired: tuple[date, ...] = ()
     losses: tuple[str, ...] = ()
     warning: str = ""
 
@@ -57,14 +54,12 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         lake.describe(system_identifier=identity[0], database=identity[1], without=without)
         with source.connect() as connection, source.errors():
             register.check_remembered(connection, lake, adopt=options.adopt)
-            rewrite = days_that_differ(connection, lake) if options.rescan else []
-            lacking = lacking_letters(connection, lake) if options.rescan else {}
+            repair = find_repair(source, connection, lake) if options.rescan else None
             plan = make_plan(
                 connection,
                 lake.state,
                 without=without,
-                rewrite=rewrite,
-                lacking=filter(None, lacking.values()),
+                missing=repair.missing if repair else None,
                 range_bytes=options.range_bytes,
             )
             register.check_horizon(lake, plan.horizon)
@@ -77,34 +72,18 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         if lake.state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
         losses = list(find_losses(plan, results, lake.state, lost))
-        repair = _repair(lake, plan, lacking, files) if options.rescan else Repair()
-        _commit(writing, plan, files, repair, lost, reported=bool(losses))
+        losses += repair.losses() if repair else ()
+        _commit(lake, writing, plan, files, lost, repair, reported=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
         bytes=sum(file.bytes for file in files),
         seconds=time.monotonic() - began,
         holder=holder,
-        rewritten=tuple(rewrite),
+        repaired=repair.days if repair else (),
         losses=tuple(losses),
         warning=register.report_export(source, lake, new=new),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """The repair of a rescan beside the rows: the missing files that the lake forgets, and its new state."""
-
-    lost: tuple[LakeFile, ...] = ()
-    state: dict[str, Any] = field(default_factory=dict)
-
-
-def _repair(lake: ParquetLake, plan: ExportPlan, letters: Iterable[date], files: list[StagedFile]) -> Repair:
-    """Return the repair of the days that a rescan has compared, whose missing rows are in ``files``."""
-    compared = [("archive", partition.day) for partition in plan.partitions if partition.day]
-    compared += [("dead_letter", day) for day in letters]
-    lost = lost_files(lake, {f"{table}/day={day}" for table, day in compared})
-    return Repair(tuple(lost), {"rows": recounted(lake, compared, files, plan.rewritten)})
 
 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
@@ -125,11 +104,12 @@ def _staged(file: Written) -> StagedFile:
 
 
 def _commit(
+    lake: ParquetLake,
     writing: Writing,
     plan: ExportPlan,
     files: list[StagedFile],
-    repair: Repair,
     lost: dict[str, int],
+    repair: Repair | None,
     *,
     reported: bool,
 ) -> None:
@@ -138,24 +118,27 @@ def _commit(
     ``lost``: by day, the messages that the database has dropped before the lake had them. ``reported``: the export has
     reported losses, and the next one must not repeat them.
     """
-    before = writing.lake.state
+    before = lake.state
     state = {
         **plan.closing.as_state(),
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
         **({"lost": lost} if lost else {}),
-        **repair.state,
+        **({"rows": repair.rows(lake, files)} if repair else {}),
     }
+    repair = repair or Repair()
     now = plan.horizon.now
     same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"
     if (
         not files
         and not repair.lost
+        and not repair.replaced
         and not reported
         and same_day
         and state == {name: before.get(name) for name in state}
     ):
         return
     state |= {"exported_xid": plan.horizon.xid, "exported_at": now.astimezone(UTC).isoformat()}
-    replaced = [("archive", f"day={day}") for day in plan.rewritten]
-    writing.commit("export", files, replace=replaced, state=state, lost=repair.lost)
+    files = [*files, *without_conflicts(writing, repair.compared)]
+    keep = repair.kept(lake)
+    writing.commit("export", files, replace=repair.replaced, state=state, keep=keep, lost=repair.lost)

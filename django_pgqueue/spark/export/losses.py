@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django_pgqueue.spark.export.archive import Partition
 from django_pgqueue.spark.export.plan import ExportPlan
 from django_pgqueue.spark.export.task import ExportResult
-
-ONE_DAY = timedelta(days=1)
+from django_pgqueue.spark.lake.days import ONE_DAY, day_ranges
 
 
 def find_losses(
@@ -30,8 +29,7 @@ def find_losses(
         if day not in present and day not in lost:
             yield f"The partition of {day} was dropped since the last export: the lake does not have its late rows."
     absent = find_absent_days(plan.partitions, state, plan.horizon.now.astimezone(UTC).date())
-    for first, last in _ranges(day for day in absent if day.isoformat() not in lost):
-        days = f"{first}" if first == last else f"{first} to {last}"
+    for days in day_ranges(day for day in absent if day.isoformat() not in lost):
         yield (
             f"The archive has no partition of {days} any more, days since the last export: the lake does not have "
             "their rows, if there were any."
@@ -56,16 +54,3 @@ def find_absent_days(partitions: Iterable[Partition], state: dict[str, Any], tod
         if day.isoformat() not in state.get("open_days", []):
             yield day
         day += ONE_DAY
-
-
-def _ranges(days: Iterable[date]) -> Iterator[tuple[date, date]]:
-    """Yield the first and the last day of each unbroken row of days."""
-    first = last = None
-    for day in days:
-        if first is None or last is None or day - last > ONE_DAY:
-            if first is not None and last is not None:
-                yield first, last
-            first = day
-        last = day
-    if first is not None and last is not None:
-        yield first, last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -14,11 +14,13 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import channels, dead_letters
 from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions, has_rows
+from django_pgqueue.spark.export.comparison import letters_of
 from django_pgqueue.spark.export.horizon import Horizon, read_horizon
 from django_pgqueue.spark.export.options import RANGE_BYTES
 from django_pgqueue.spark.export.task import ExportTask
 
 RANGES_PER_TASK = 8  # at most: the size of a file
+IDS_PER_RANGE = 10_000  # of missing rows, which an index finds
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
 
 COLUMNS = """
@@ -31,15 +33,14 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 class ExportPlan:
     """The plan of one export.
 
-    ``tasks`` read the new rows below the horizon, and all rows of the days ``rewritten``. ``closing``: the closed days
-    after the export.
+    ``tasks`` read the new rows below the horizon, and older ones that are missing. ``closing``: the closed days after
+    the export.
     """
 
     horizon: Horizon
     tasks: list[ExportTask]
     partitions: list[Partition]
     closing: Closing
-    rewritten: list[date]
     channel_query: str
     channel_digest: str
 
@@ -55,14 +56,16 @@ def make_plan(
     state: dict[str, Any],
     *,
     without: tuple[str, ...] = (),
-    rewrite: Collection[date] = (),
-    lacking: Iterable[str] = (),
+    missing: Mapping[tuple[str, date], Sequence[int] | None] | None = None,
     range_bytes: int = RANGE_BYTES,
 ) -> ExportPlan:
     """Plan an export. Raises PipelineError when a table is missing or may not be read.
 
-    ``rewrite``: days of the archive that are read as a whole. ``lacking``: conditions for older dead letters to read.
+    ``missing``: by table and day, the ids of older rows to read, in order; None: all rows that an earlier export should
+    have brought.
     """
+    missing = missing or {}
+    lacks = {day for table, day in missing if table == "archive"}
     selects = {table: _select(connection, table, without) for table in schema.SOURCES}
     since = state.get("exported_xid", 0)
     closing = Closing.from_state(state)
@@ -73,9 +76,15 @@ def make_plan(
     closed = {}
     after = closing.advance(horizon)
     for partition in partitions:
-        start = 0 if partition.day in rewrite else first_xid(connection, partition, closing, since)
+        query = f"{selects['archive']} FROM {partition.relation}"
+        # The rows of a repaired day below the last horizon are read by the repair, also if it was closed before that.
+        repaired = partition.day in lacks
+        start = since if repaired else first_xid(connection, partition, closing, since)
+        if partition.day and repaired:
+            ids = missing["archive", partition.day]
+            old = [*missing_rows(since, ids, partition.ranges(range_bytes))]
+            tasks += [ExportTask("archive", partition.relation, query, (each,), range_bytes) for each in old]
         if start is not None and start < horizon.xid:
-            query = f"{selects['archive']} FROM {partition.relation}"
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
             conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
             size = partition.bytes // max(1, len(conditions))
@@ -87,7 +96,12 @@ def make_plan(
             day = partition.day.isoformat()
             now = {"blocks": partition.blocks, "xid": horizon.xid}
             closed[day] = closing.closed.get(day, now) if start is None else now
-    letters = [*lacking]
+    letters = [
+        condition
+        for (table, day), ids in missing.items()
+        if table == "dead_letter"
+        for condition in missing_rows(since, ids, [letters_of(day)])
+    ]
     if horizon.xid > since:
         letters += dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
     relation = schema.SOURCES["dead_letter"]
@@ -95,7 +109,19 @@ def make_plan(
     tasks += [ExportTask("dead_letter", relation, query, (each,), range_bytes) for each in letters]
     digest = channels.digest(connection)
     query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
-    return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), list(rewrite), query, digest)
+    return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), query, digest)
+
+
+def missing_rows(since: int, ids: Sequence[int] | None, ranges: Iterable[str]) -> Iterator[str]:
+    """Yield conditions for rows below a horizon. ``ids``: their ids, in order; None: all rows of the ranges."""
+    below = f"xid < '{since}'::xid8"
+    if ids is None:
+        yield from (f"{below} AND {each}" for each in ranges)
+        return
+    for first in range(0, len(ids), IDS_PER_RANGE):
+        some = ids[first : first + IDS_PER_RANGE]
+        listed = ",".join(map(str, some))
+        yield f"{below} AND id >= {some[0]} AND id <= {some[-1]} AND id = ANY ('{{{listed}}}'::bigint[])"
 
 
 def first_xid(connection: psycopg.Connection[Any], partition: Partition, closing: Closing, since: int) -> int | None:

@@ -1,100 +1,128 @@
-"""Find the rows that the lake lacks, although an earlier export should have brought them."""
+"""Find the rows that the lake lacks, although an earlier export should have brought them, and what must leave it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import date, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from django_pgqueue.spark.export.archive import Partition, find_partitions
-from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import ParquetLake, StagedFile
-from django_pgqueue.spark.lake.writing import count_rows
-from django_pgqueue.spark.transforms.readable import unreadable
+from django_pgqueue.spark.errors import unreadable
+from django_pgqueue.spark.export.comparison import NAMES, DayComparison, compare_days
+from django_pgqueue.spark.export.task import DICTIONARY
+from django_pgqueue.spark.lake import LakeFile, ParquetLake, StagedFile
+from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.lake.rewriting import rewrite
+from django_pgqueue.spark.lake.writing import Writing, count_rows
+from django_pgqueue.spark.source import Source
 
-DEAD_LETTERS = """
-SELECT (d.dead_at AT TIME ZONE 'UTC')::date, count(*) FROM pgqueue_dead_letter AS d
-WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' GROUP BY 1 ORDER BY 1
-"""
-COUNT_BYTES = 512 * 1024 * 1024  # what one statement counts, about a second
+# By table and day, the ids of the rows that the lake lacks; None: it has no row of the day.
+Missing = Mapping[tuple[str, date], Sequence[int] | None]
 
 
-def days_that_differ(connection: psycopg.Connection[Any], lake: ParquetLake) -> list[date]:
-    """Return the days on which the lake cannot be read, or lacks rows that an earlier export should have brought.
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The repair of a lake.
 
-    A day on which the database holds fewer rows than the lake is left as it is.
+    ``compared``: the days that were compared. ``lost``: committed files of these days that are not there any more.
+    ``committed``: the rows of these days by the commits of the lake.
     """
-    exported = lake.state.get("exported_xid", 0)
-    differing = []
-    for partition in find_partitions(connection):
-        if partition.day is None:
-            continue
-        present = rows_in_lake(lake, "archive", partition.day)
-        if present is None or present < rows_in_database(connection, partition, exported):
-            differing.append(partition.day)
-    return differing
+
+    compared: tuple[DayComparison, ...] = ()
+    lost: tuple[LakeFile, ...] = ()
+    committed: Mapping[tuple[str, date], int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> Missing:
+        """Return the ids to read, by table and day."""
+        return {
+            (day.table, day.day): sorted(day.lacking.to_pylist()) if day.kept else None
+            for day in self.compared
+            if len(day.lacking)
+        }
+
+    @property
+    def days(self) -> tuple[date, ...]:
+        """Return the days of the archive and of the dead letters that are repaired, in order."""
+        return tuple(sorted({day.day for day in self.compared if len(day.lacking) or replaced_paths(day)}))
+
+    @property
+    def replaced(self) -> list[tuple[str, str]]:
+        """Return table and partition of the days from which files go."""
+        return [(day.table, day.partition) for day in self.compared if replaced_paths(day)]
+
+    def kept(self, lake: ParquetLake) -> set[str]:
+        """Return the paths of the files that stay in the days from which others go."""
+        return {
+            path.relative_to(lake.path).as_posix()
+            for day in self.compared
+            if (goes := replaced_paths(day))
+            for path in lake.files(day.table, [day.day])
+            if path not in goes
+        }
+
+    def rows(self, lake: ParquetLake, files: Iterable[StagedFile]) -> dict[str, dict[str, int]]:
+        """Return the rows by table and day after the repair, counted in the files of the compared days.
+
+        ``files``: those that the export adds.
+        """
+        counted = {table: dict(days) for table, days in lake.state.get("rows", {}).items()}
+        for day in self.compared:
+            counted.setdefault(day.table, {})[day.day.isoformat()] = day.kept
+        counted = {table: {day: rows for day, rows in days.items() if rows} for table, days in counted.items()}
+        return {table: days for table, days in count_rows(counted, files, ()).items() if days}
+
+    def losses(self) -> Iterator[str]:
+        """Yield a text for each day of which rows were in lost or damaged files, and in the database no more."""
+        damaged = {(file.table, file.day) for file in self.lost}
+        damaged |= {(day.table, day.day) for day in self.compared if day.unreadable}
+        for day in self.compared:
+            gone = self.committed.get((day.table, day.day), 0) - day.kept - len(day.lacking)
+            if (day.table, day.day) in damaged and gone > 0:
+                yield (
+                    f"{NAMES[day.table]} of {day.day}: {gone:,} of the rows in missing or damaged files "
+                    f"{'is' if gone == 1 else 'are'} not in the database any more: only a copy of the lake has them."
+                )
 
 
-def lacking_letters(connection: psycopg.Connection[Any], lake: ParquetLake) -> dict[date, str]:
-    """Return, by each day of the database's dead letters, a condition for those that an earlier export should have
-    brought; "": the lake has them all.
+def find_repair(source: Source, connection: psycopg.Connection[Any], lake: ParquetLake) -> Repair:
+    """Compare each day that the database has with the lake, and return what to repair.
 
-    Unlike those of the archive, the other files of such a day stay: they may have letters that the database has
-    deleted.
-    Raises PipelineError when one of them cannot be read.
+    Rows that only the lake has stay: the database deletes by retention. Raises PipelineError when a file of dead
+    letters cannot be read, since it may have letters that the database has deleted.
     """
-    exported = lake.state.get("exported_xid", 0)
-    found = {}
-    for day, rows in connection.execute(DEAD_LETTERS, [exported]).fetchall():
-        present, found[day] = rows_in_lake(lake, "dead_letter", day), ""
-        if present is None or present < rows:
-            known = ",".join(str(number) for path in lake.files("dead_letter", [day]) for number in ids_in(path))
-            found[day] = (
-                f"xid < '{exported}'::xid8 AND id <> ALL ('{{{known}}}'::bigint[]) "
-                f"AND dead_at >= '{day} 00:00+00' AND dead_at < '{day + timedelta(days=1)} 00:00+00'"
-            )
-    return found
+    # Of a day that is empty in the database, nothing can be brought back: its files stay as they are.
+    compared = tuple(day for day in compare_days(source, connection, lake) if day.there)
+    for day in compared:
+        if day.table == "dead_letter" and day.unreadable:
+            raise unreadable(str(day.unreadable[0]))
+    days = {(day.table, day.day) for day in compared}
+    files = [file for file in committed_files(lake).values() if (file.table, file.day) in days]
+    committed: dict[tuple[str, date], int] = {}
+    for file in files:
+        committed[file.table, file.day] = committed.get((file.table, file.day), 0) + file.rows
+    lost = tuple(file for file in files if not (lake.path / file.path).exists())
+    return Repair(compared, lost, committed)
 
 
-def recounted(
-    lake: ParquetLake, compared: Iterable[tuple[str, date]], files: Iterable[StagedFile], rewritten: Collection[date]
-) -> dict[str, dict[str, int]]:
-    """Return the rows by table and day, as they will be when these files are there and these days are rewritten.
-
-    ``compared``: tables with a day whose rows are counted in the files of the lake, whatever its state says.
-    """
-    counted = {table: dict(days) for table, days in lake.state.get("rows", {}).items()}
-    for table, day in compared:
-        goes = table == "archive" and day in rewritten
-        counted.setdefault(table, {})[day.isoformat()] = 0 if goes else rows_in_lake(lake, table, day) or 0
-    counted = {table: {day: rows for day, rows in days.items() if rows} for table, days in counted.items()}
-    return {table: days for table, days in count_rows(counted, files, ()).items() if days}
+def replaced_paths(day: DayComparison) -> set[Path]:
+    """Return the files of a day that go: those that cannot be read, and those with rows of other messages."""
+    return {*day.unreadable, *day.conflicting}
 
 
-def ids_in(path: Path) -> list[int]:
-    """Return the ids in a file. Raises PipelineError when it cannot be read."""
-    try:
-        ids: list[int] = pq.read_table(path, columns=["id"], partitioning=None)["id"].to_pylist()
-    except (OSError, pa.ArrowException):
-        raise unreadable(str(path)) from None
-    return ids
+def without_conflicts(writing: Writing, compared: Iterable[DayComparison]) -> Iterator[StagedFile]:
+    """Write the files anew whose ids the database has given to other messages, without the rows of these ids."""
+    for day in compared:
+        for path, ids in day.conflicting.items():
+            if staged := rewrite(writing, path, day.table, day.partition, DICTIONARY, others(ids)):
+                yield staged
 
 
-def rows_in_lake(lake: ParquetLake, table: str, day: date) -> int | None:
-    """Return the number of rows in the files of a day; None: a file cannot be read."""
-    try:
-        rows: int = sum(pq.read_metadata(path).num_rows for path in lake.files(table, [day]))
-    except (OSError, pa.ArrowException):
-        return None
-    return rows
-
-
-def rows_in_database(connection: psycopg.Connection[Any], partition: Partition, exported: int) -> int:
-    """Return the number of a partition's rows below a horizon, counted in short statements."""
-    sql = f"SELECT count(*) FROM {partition.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
-    return sum(only(connection.execute(sql + blocks))[0] for blocks in partition.ranges(COUNT_BYTES))
+def others(ids: pa.Array) -> Callable[[pa.RecordBatch], pa.BooleanArray]:
+    """Return a function that returns a mask of the rows of a batch that do not have these ids."""
+    return lambda batch: pc.invert(pc.is_in(batch.column("id"), value_set=ids))

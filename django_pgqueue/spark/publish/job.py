@@ -139,8 +139,8 @@ def run(
     """Do what is planned, in the order that readers need. Returns a text for the user."""
     upload_all(target, todo, links, check)
     files = sorted((*todo.there, *todo.uploads, *todo.replacements), key=lambda file: file.path)
-    update(target, f"{CONTROL}/lake.json", (lake.control / "lake.json").read_text(encoding="utf-8"))
-    update(target, README, READ_ONE_TABLE)
+    update(target, f"{CONTROL}/lake.json", (lake.control / "lake.json").read_text(encoding="utf-8"), present)
+    update(target, README, READ_ONE_TABLE, present)
     # Another lake may have claimed the same empty prefix at the same moment.
     check_mark(target, lake)
     began = time.monotonic()

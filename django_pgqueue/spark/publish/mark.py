@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from django_pgqueue.spark.errors import PipelineError
@@ -68,9 +69,12 @@ class PublishedLake:
             target.write(commit_path(commit.number), text)
 
 
-def update(target: Target, path: str, text: str) -> None:
-    """Write a small file, unless the target has it."""
-    if target.read(path) != text:
+def update(target: Target, path: str, text: str, present: Collection[str]) -> None:
+    """Write a small file, unless the target has it. ``present``: the files there.
+
+    A file that is not there is not asked for: without the right to list the whole bucket, S3 answers that with 403.
+    """
+    if path not in present or target.read(path) != text:
         target.write(path, text)
 
 

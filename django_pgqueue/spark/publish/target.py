@@ -26,6 +26,10 @@ UPLOADING = f"{CONTROL}/uploading"
 OBJECT_STORES = ("s3", "gcs", "abfs")
 CHUNK_BYTES = 1024 * 1024
 CONNECT_SECONDS = 10.0
+# A store that is busy may take longer for an answer than the 3 seconds of AWS's library.
+ANSWER_SECONDS = 60.0
+# How often a request is tried while the store is overloaded (503) or fails (500); the pauses in between double.
+TRIES = 6
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -184,8 +188,10 @@ def _endpoint(endpoint: str) -> tuple[str, str]:
 
 
 def _s3(address: StoreAddress, at: tuple[str, str] | None) -> fs.S3FileSystem:
+    options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "request_timeout": ANSWER_SECONDS}
     # A file of up to 5 MB is one request then.
-    options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "allow_delayed_open": True}
+    options["allow_delayed_open"] = True
+    options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=TRIES)
     with store_errors(address):
         if at is not None:
             options |= {"scheme": at[0], "endpoint_override": at[1]}

@@ -15,6 +15,7 @@ import pyarrow as pa
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.days import day_ranges
 from django_pgqueue.spark.report.choice import Choice
 from django_pgqueue.spark.report.compare import (
     ONE_DAY,
@@ -30,6 +31,8 @@ from django_pgqueue.spark.report.read import EVERYTHING, Data, read_forecast, re
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
+# The most ranges of days that an error names.
+SHOWN_RANGES = 10
 
 Read = TypeVar("Read")
 
@@ -71,6 +74,7 @@ def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa
 
     there = {day_of(part) for part in lake.partitions("metrics") if part.startswith("grain=day/")}
     period = _period(there, asked)
+    _check_period(there, period, asked)
     last = min([*period[-1:], *_last_whole_day(lake)], default=date.min)
     now, before = compared_days(there, last, asked.days, asked.against)
     compared = read_comparison(files, now, before, asked.choice)
@@ -139,6 +143,19 @@ def _period(there: Collection[date], asked: ReportRequest) -> list[date]:
     newest = asked.until or max((day for day in there if day <= tomorrow), default=max(there))
     first = max(newest.toordinal() - asked.days + 1, min(there).toordinal())
     return [date.fromordinal(number) for number in range(first, newest.toordinal() + 1)]
+
+
+def _check_period(there: set[date], period: Sequence[date], asked: ReportRequest) -> None:
+    """Raise PipelineError if the last day was given and no day of the period has metrics: the page would be empty."""
+    if asked.until is None or not there or not there.isdisjoint(period):
+        return
+    first = asked.until - ONE_DAY * (asked.days - 1)
+    days = [*day_ranges(sorted(there))]
+    more = f" and {len(days) - SHOWN_RANGES} more ranges of days" if len(days) > SHOWN_RANGES else ""
+    raise PipelineError(
+        f"The lake has no metrics of {' to '.join(dict.fromkeys([f'{first}', f'{asked.until}']))}. "
+        f"It has those of {', '.join(days[-SHOWN_RANGES:])}{more}: choose with --until and --days, or run rollup."
+    )
 
 
 def _newest_forecast(lake: ParquetLake) -> list[Path]:

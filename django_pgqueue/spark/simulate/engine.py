@@ -11,19 +11,18 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import count
 
 from django_pgqueue.spark.simulate.gate import SimulatedGate
-from django_pgqueue.spark.simulate.lane import SimulatedLane, SimulatedMessage
+from django_pgqueue.spark.simulate.keys import SimulatedKeys
+from django_pgqueue.spark.simulate.lane import Ready, SimulatedLane, SimulatedMessage
 from django_pgqueue.spark.simulate.limits import ChannelLimits, QueueLimits, SharedLimits
-from django_pgqueue.spark.simulate.pace import SimulatedPace
-from django_pgqueue.spark.simulate.share import turn_by_share
+from django_pgqueue.spark.simulate.process import SimulatedLease, SimulatedProcess
+from django_pgqueue.spark.simulate.share import turn_by_line, turn_by_share
 from django_pgqueue.spark.simulate.shared import SimulatedLimits
 
 ARRIVES, SETTLES, UNPARKS, OPENS = range(4)
 NEVER = 1 << 63
-# The most lanes that share one call.
-AT_ONCE = 16
 
 # A function that is called when the wait of a message for its last attempt ends: with the message, and that wait.
 Record = Callable[[SimulatedMessage, int], None]
@@ -45,9 +44,10 @@ class SimulationResult:
 class Simulation:
     """Serve messages in simulated time.
 
-    ``slots``: messages that all workers together handle at the same time. ``ahead``: the most messages that they
-    dequeue at once to have them in memory; 0: they dequeue only for idle slots. ``queue``: the limits of all channels
-    together; ``shared``: the shared limits, which messages name.
+    ``slots``: messages that all workers together handle at the same time, and ``processes``: the workers, which have
+    equal parts of them. ``ahead``: the most messages that they dequeue at once, together, to have them in memory; 0:
+    they dequeue only for idle slots. ``queue``: the limits of all channels together; ``shared``: the shared limits,
+    which messages name.
     """
 
     def __init__(
@@ -59,19 +59,20 @@ class Simulation:
         ahead: int = 0,
         queue: QueueLimits | None = None,
         shared: Iterable[SharedLimits] = (),
+        processes: int = 1,
     ) -> None:
         self._gate = SimulatedGate(queue or QueueLimits(), slots)
         self._shared = SimulatedLimits(shared)
         self._limits = limits
-        self._idle = slots
-        self._pace = SimulatedPace(slots, ahead)
-        self._waiting: deque[tuple[SimulatedLane, SimulatedMessage, int, int]] = deque()
+        self._keys = SimulatedKeys()
+        self._asking = deque(SimulatedProcess(slots // processes, ahead // processes) for _ in range(processes))
+        self._process = self._asking[0]
         self._record = record
         self._lanes: dict[str, SimulatedLane] = {}
         self._line: deque[SimulatedLane] = deque()
         self._fresh: deque[SimulatedLane] = deque()
         self._places = count(1)
-        self._events: list[tuple[int, int, int, SimulatedLane, SimulatedMessage | None, int]] = []
+        self._events: list[tuple[int, int, int, SimulatedLease | SimulatedLane | None]] = []
         self._order = count()
         self._busy = 0
         self._looks: set[int] = set()
@@ -84,16 +85,17 @@ class Simulation:
         while message is not None or self._events:
             now = min(message.arrives_at if message else NEVER, self._events[0][0] if self._events else NEVER)
             while message is not None and message.arrives_at <= now:
-                self._arrive(self._lane(message.channel), message, 0, message.due_at)
+                self._enqueue(self._lane(message.channel), message, now)
                 message = next(coming, None)
             while self._events and self._events[0][0] <= now:
                 self._happen(*heapq.heappop(self._events))
             self._promote(now)
-            while (self._fresh or self._line) and (room := self._room(now)) and self._turn(room, now):
-                self._start(now)
+            while (self._fresh or self._line) and self._dequeue(now):
+                pass
             if self._fresh or self._line:
                 self._open(self._gate.opens_at(now))
         left = Counter(self._shared.left())
+        left.update(self._keys.left())
         left.update({name: len(lane.ready) + (lane.held is not None) for name, lane in self._lanes.items()})
         return SimulationResult({name: number for name, number in left.items() if number}, self._busy, now)
 
@@ -103,50 +105,60 @@ class Simulation:
                 lane.held, lane.waits = entry, False
                 self._enter(lane)
             else:
-                _, due_at, _, message, attempt = entry
-                self._arrive(lane, message, attempt, due_at)
+                self._again(lane, entry)
         self._open(self._shared.opens_at(now))
 
     def _open(self, at: int | None) -> None:
         """Look again at a time; None: at none."""
         if at is not None and at not in self._looks:
             self._looks.add(at)
-            heapq.heappush(self._events, (at, next(self._order), OPENS, SimulatedLane(ChannelLimits()), None, 0))
+            self._at(at, OPENS)
 
-    def _room(self, now: int) -> int:
-        """Return how many messages to dequeue now."""
-        return min(self._pace.room(len(self._waiting), self._idle), self._gate.room(now))
+    def _dequeue(self, now: int) -> bool:
+        """Let one process dequeue; the processes take turns. Returns whether one got messages."""
+        for _ in range(len(self._asking)):
+            process = self._asking.popleft()
+            process.asks = process.room > 0
+            if not process.asks:
+                continue  # until one of its messages is settled
+            self._asking.append(process)
+            self._process = process
+            if (room := min(process.room, self._gate.room(now))) and self._turn(room, now):
+                self._start(process, now)
+                return True
+        return False
 
     def _lane(self, channel: str) -> SimulatedLane:
         if channel not in self._lanes:
             self._lanes[channel] = SimulatedLane(self._limits.get(channel, ChannelLimits()))
         return self._lanes[channel]
 
-    def _at(
-        self, moment: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None = None, attempt: int = 0
-    ) -> None:
-        heapq.heappush(self._events, (moment, next(self._order), kind, lane, message, attempt))
+    def _at(self, moment: int, kind: int, what: SimulatedLease | SimulatedLane | None = None) -> None:
+        heapq.heappush(self._events, (moment, next(self._order), kind, what))
 
-    def _happen(
-        self, now: int, _: int, kind: int, lane: SimulatedLane, message: SimulatedMessage | None, attempt: int
-    ) -> None:
+    def _happen(self, now: int, _: int, kind: int, what: SimulatedLease | SimulatedLane | None) -> None:
         if kind == OPENS:
             self._looks.discard(now)
-            return
-        if kind == UNPARKS:
-            if lane.parked_until == now:
-                self._enter(lane)
-            return
-        assert message is not None
-        if kind == ARRIVES:
-            self._arrive(lane, message, attempt, now)
-            return
-        self._idle += 1
+        elif isinstance(what, SimulatedLane):
+            if what.parked_until == now:
+                self._enter(what)
+        elif what is not None and kind == ARRIVES:
+            self._arrive(what.lane, what.message, what.attempt, now)
+        elif what is not None and what.process is not None:
+            self._settle(now, what.lane, what.message, what.attempt, what.process)
+
+    def _settle(
+        self, now: int, lane: SimulatedLane, message: SimulatedMessage, attempt: int, process: SimulatedProcess
+    ) -> None:
+        process.idle += 1
+        if not process.asks:
+            process.asks = True
+            self._asking.append(process)
+        process.pace.passed(message.runs[attempt])
+        self._start(process, now)
         lane.leased -= 1
         self._gate.leased -= 1
         self._shared.give_back(message)
-        self._pace.passed(message.runs[attempt])
-        self._start(now)
         if attempt < len(message.pauses):
             again_at = now + message.pauses[attempt]
             if lane.limits.ordered:
@@ -155,11 +167,26 @@ class Simulation:
                 lane.parked_until = again_at
                 self._at(again_at, UNPARKS, lane)
                 return
-            self._at(again_at, ARRIVES, lane, message, attempt + 1)
-        elif message.dies and lane.limits.ordered and lane.limits.on_dead == "pause":
-            lane.limits = replace(lane.limits, paused=True)
+            self._at(again_at, ARRIVES, SimulatedLease(lane, message, attempt + 1))
+        else:
+            if following := self._keys.settle(message):
+                self._again(*following)
+            if message.dies and lane.limits.ordered and lane.limits.on_dead == "pause":
+                lane.limits = replace(lane.limits, paused=True)
         if lane.limits.most is not None and lane.ready:
             self._enter(lane)
+
+    def _enqueue(self, lane: SimulatedLane, message: SimulatedMessage, now: int) -> None:
+        self._keys.enqueue(message)
+        if message.due_at > now:
+            self._at(message.due_at, ARRIVES, SimulatedLease(lane, message, 0))
+        else:
+            self._arrive(lane, message, 0, message.due_at)
+
+    def _again(self, lane: SimulatedLane, entry: Ready) -> None:
+        """Make a message ready that was set aside: it has its old place in its channel."""
+        _, due_at, _, message, attempt = entry
+        self._arrive(lane, message, attempt, due_at)
 
     def _arrive(self, lane: SimulatedLane, message: SimulatedMessage, attempt: int, due_at: int) -> None:
         was_empty = not lane.ready
@@ -180,30 +207,10 @@ class Simulation:
             (self._fresh if fresh else self._line).append(lane)
 
     def _turn(self, limit: int, now: int) -> int:
-        """Dequeue once: fresh lanes first, then the line. The first 16 lanes share ``limit`` by weight.
-
-        Returns how many messages are leased.
-        """
+        """Dequeue once. Returns how many messages are leased."""
         self._gate.short = False
-        if self._gate.by_share:
-            return turn_by_share(self, self._gate, self._fresh, self._line, limit, now)
-        most = min(limit, AT_ONCE)
-        heads = [*islice(self._fresh, most), *islice(self._line, most)][:most]
-        weights = sum(lane.limits.weight for lane in heads)
-        left = limit
-        while left and (self._fresh or self._line):
-            line = self._fresh or self._line
-            lane = line.popleft()
-            weight = lane.limits.weight
-            share = (limit * weight + weights - 1) // weights if limit > 1 else 0
-            left -= self.serve(lane, min(left, max(weight - lane.served, share)), now)
-            if self.goes_on(lane):
-                line.appendleft(lane)
-            elif lane.in_line:
-                self._line.append(lane)
-            if self._gate.short:
-                break
-        return limit - left
+        turn = turn_by_share if self._gate.by_share else turn_by_line
+        return turn(self, self._gate, self._fresh, self._line, limit, now)
 
     def goes_on(self, lane: SimulatedLane) -> bool:
         """Return whether the turn of a lane goes on, which keeps its place. Otherwise it draws a new one."""
@@ -221,7 +228,7 @@ class Simulation:
         limits = lane.limits
         room = quota
         if limits.limited:
-            room, quota = self._allowance(lane, quota, now)
+            room, quota = lane.allowance(quota, now)
         got = self._take(lane, quota, now)
         # A lane whose message waits for the rate of the queue keeps its place.
         lane.over = lane.served + got >= limits.weight or not (got or self._gate.short)
@@ -243,6 +250,9 @@ class Simulation:
             _, _, _, message, _ = lane.held or lane.ready[0]
             if not lane.may_start(message.cost, now) or not self._gate.may_start(message.cost, now):
                 break
+            if not lane.limits.ordered and not self._keys.is_first(message):
+                self._keys.set_aside(lane, heapq.heappop(lane.ready))
+                continue
             limit = self._shared.full(message, now)
             if limit is None:
                 self._lease(lane, now)
@@ -252,21 +262,6 @@ class Simulation:
             lane.held, lane.waits = None, lane.limits.ordered
             self._open(limit.opens_at(now))
         return got
-
-    def _allowance(self, lane: SimulatedLane, quota: int, now: int) -> tuple[int, int]:
-        """Return the free places under max_concurrency, and how many messages may go now (GCRA)."""
-        limits = lane.limits
-        room = quota + 1
-        if limits.paused:
-            room = 0
-        elif limits.most is not None:
-            room = max(limits.most - lane.leased, 0)
-        may = min(quota, room)
-        if limits.release_interval is not None:
-            lane.next_at = max(lane.next_at, now)
-            early = (limits.release_burst - 1) * limits.release_interval
-            may = min(may, (now + early - lane.next_at) // limits.release_interval + 1)
-        return room, max(may, 0)
 
     def _park(self, lane: SimulatedLane, limits: ChannelLimits, full: bool, now: int) -> None:
         again_at = max(lane.opens_at(), lane.parked_until or 0)
@@ -285,15 +280,17 @@ class Simulation:
         lane.next_at = max(lane.next_at, now) + message.cost * (lane.limits.release_interval or 0)
         self._gate.lease(message.cost, now)
         self._shared.take(message, now)
-        self._waiting.append((lane, message, attempt, due_at))
+        self._keys.deliver(message)
+        self._process.waiting.append(SimulatedLease(lane, message, attempt, due_at, self._process))
         if attempt == len(message.pauses) and not message.started:
             self._record(message, now - due_at)
 
-    def _start(self, now: int) -> None:
-        while self._idle and self._waiting:
-            lane, message, attempt, due_at = self._waiting.popleft()
-            if attempt == len(message.pauses) and message.started:
-                self._record(message, now - due_at)
-            self._idle -= 1
-            self._busy += message.runs[attempt]
-            self._at(now + message.runs[attempt], SETTLES, lane, message, attempt)
+    def _start(self, process: SimulatedProcess, now: int) -> None:
+        while process.idle and process.waiting:
+            leased = process.waiting.popleft()
+            run = leased.message.runs[leased.attempt]
+            if leased.attempt == len(leased.message.pauses) and leased.message.started:
+                self._record(leased.message, now - leased.due_at)
+            process.idle -= 1
+            self._busy += run
+            self._at(now + run, SETTLES, leased)

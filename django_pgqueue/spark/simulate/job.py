@@ -82,7 +82,13 @@ def play(scenario: Scenario) -> SimulationOutcome:
     record = WaitRecorder()
     ahead = workers * scenario.batch
     simulation = Simulation(
-        limits, workers * concurrency, record, ahead=ahead, queue=scenario.limits, shared=scenario.shared
+        limits,
+        workers * concurrency,
+        record,
+        ahead=ahead,
+        queue=scenario.limits,
+        shared=scenario.shared,
+        processes=workers,
     )
     result = simulation.run(workload.messages(concurrency, scenario.shared))
     capacity = Capacity(workers, concurrency)
@@ -111,12 +117,15 @@ def in_force(paths: list[str], queue: str, ended_at: int) -> dict[str, ChannelLi
 def _limits(row: dict[str, Any]) -> ChannelLimits:
     """Return the limits of a row, without pauses: the messages of the archive did run."""
     interval = row["release_interval_seconds"]
-    # A released channel drains without limits.
+    # Files of older versions do not say whether a channel was ordered.
+    ordered = bool(row["ordered"])
+    # A released channel drains without limits, in its order.
     if row["released_at"] is not None:
-        return ChannelLimits(weight=row["weight"])
+        return ChannelLimits(weight=row["weight"], ordered=ordered)
     return ChannelLimits(
         max_concurrency=row["max_concurrency"],
         release_interval=None if interval is None else round(interval * SECOND_MICROSECONDS),
         release_burst=row["release_burst"],
         weight=row["weight"],
+        ordered=ordered,
     )

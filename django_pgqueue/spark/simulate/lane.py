@@ -14,8 +14,10 @@ class SimulatedMessage:
     ``arrives_at``: when it becomes visible; ``due_at``: its dequeue_at, which orders it and starts its wait. ``runs``:
     how long the handler takes in each attempt; ``pauses``: the time from each failure to the next due time; ``waited``:
     the wait that it had in the archive; ``cost``: the tokens of rates that it takes; ``shared``: the names of its
-    shared limits; ``dies``: its last attempt makes it a dead letter. ``started``: its wait ends when its handler
-    starts; otherwise at its lease, because the archive knows no more.
+    shared limits; ``key``: its order key; ``dies``: its last attempt makes it a dead letter. ``started``: its wait ends
+    when its handler starts; otherwise at its lease, because the archive knows no more.
+
+    A message with a key arrives when it is created, because it holds up the later ones of its key before it is due.
     """
 
     id: int
@@ -28,6 +30,7 @@ class SimulatedMessage:
     waited: int = 0
     cost: int = 1
     shared: tuple[str, ...] = ()
+    key: str | None = None
     dies: bool = False
     started: bool = True
 
@@ -70,3 +73,21 @@ class SimulatedLane:
         """Return whether the rate has the tokens for a message of this cost."""
         self.wanted = cost
         return self.opens_at() <= now
+
+    def allowance(self, quota: int, now: int) -> tuple[int, int]:
+        """Return the free places under max_concurrency, and how many messages may go now (GCRA).
+
+        ``quota``: how many the turn may have; ``now``: in microseconds.
+        """
+        limits = self.limits
+        room = quota + 1
+        if limits.paused:
+            room = 0
+        elif limits.most is not None:
+            room = max(limits.most - self.leased, 0)
+        may = min(quota, room)
+        if limits.release_interval is not None:
+            self.next_at = max(self.next_at, now)
+            early = (limits.release_burst - 1) * limits.release_interval
+            may = min(may, (now + early - self.next_at) // limits.release_interval + 1)
+        return room, max(may, 0)

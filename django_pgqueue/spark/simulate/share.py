@@ -1,4 +1,7 @@
-"""Serves the channels of a simulated queue by what they hold, by the rules of pgqueue_take_by_share."""
+"""Serve the channels of a simulated queue by turns, or by what they hold.
+
+The rules are those of pgqueue_take and pgqueue_take_by_share.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import Protocol
 from django_pgqueue.spark.simulate.gate import SimulatedGate
 from django_pgqueue.spark.simulate.lane import SimulatedLane
 
-# The lanes of each kind whose weights count.
+# The most lanes that share one call by turns.
+AT_ONCE = 16
+# The lanes of each kind whose weights count by share.
 FIRST_LANES = 100
 
 
@@ -25,6 +30,37 @@ class Server(Protocol):
 
     def holders(self) -> list[SimulatedLane]:
         """Return the lanes with leased messages."""
+
+
+def turn_by_line(
+    server: Server,
+    gate: SimulatedGate,
+    fresh: deque[SimulatedLane],
+    line: deque[SimulatedLane],
+    limit: int,
+    now: int,
+) -> int:
+    """Dequeue once: fresh lanes first, then the line. The first AT_ONCE lanes share ``limit`` by weight.
+
+    Returns how many messages are leased.
+    """
+    most = min(limit, AT_ONCE)
+    heads = [*islice(fresh, most), *islice(line, most)][:most]
+    weights = sum(lane.limits.weight for lane in heads)
+    left = limit
+    while left and (fresh or line):
+        lanes = fresh or line
+        lane = lanes.popleft()
+        weight = lane.limits.weight
+        share = (limit * weight + weights - 1) // weights if limit > 1 else 0
+        left -= server.serve(lane, min(left, max(weight - lane.served, share)), now)
+        if server.goes_on(lane):
+            lanes.appendleft(lane)
+        elif lane.in_line:
+            line.append(lane)
+        if gate.short:
+            break
+    return limit - left
 
 
 def turn_by_share(

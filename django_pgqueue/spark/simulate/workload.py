@@ -22,7 +22,7 @@ from django_pgqueue.spark.simulate.limits import SharedLimits
 
 COLUMNS = (
     "id", "channel", "handler", "priority", "attempts", "created_at", "dequeue_at", "worker", "errors", "limits",
-    "cost",
+    "cost", "order_key",
 )  # fmt: skip
 TIMES = ("created_at", "dequeue_at", "began_at", "settled_at")
 BATCH_ROWS = 10_000
@@ -107,6 +107,7 @@ class Workload:
             started=row["started"],
             cost=row["cost"] or 1,
             shared=tuple(each.name for each in shared if each.has(row["handler"], json.loads(row["limits"] or "[]"))),
+            key=row["order_key"],
             dies=row["died"],
         )
 
@@ -136,8 +137,10 @@ def _read(table: str, paths: list[str], queue: str) -> pa.Table:
 
 def _in_order(rows: pa.Table) -> pa.Table:
     seen_at = pc.max_element_wise(rows["created_at"], rows["dequeue_at"])
-    # A retry overwrote the first due time; usually a message was due at once.
-    arrives_at = pc.if_else(rows["errors"].is_valid(), rows["created_at"], seen_at)
+    # A retry overwrote the first due time; usually a message was due at once. One with an order key holds up others
+    # from its enqueue on.
+    at_once = pc.or_(rows["errors"].is_valid(), rows["order_key"].is_valid())
+    arrives_at = pc.if_else(at_once, rows["created_at"], seen_at)
     rows = rows.append_column("arrives_at", arrives_at)
     return rows.sort_by([("arrives_at", "ascending"), ("id", "ascending")])
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from django_pgqueue.spark.errors import unreadable
 from django_pgqueue.spark.schema import DAYS, TEXT, TIME, arrow_schema
 from django_pgqueue.spark.transforms.failures import MICROSECOND, UNKNOWN, FailedAttempt, parse_failures
-from django_pgqueue.spark.transforms.readable import unreadable
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import unreadable
 
 UNREADABLE = re.compile(
     r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:/{0,2})?(/[^/]\S*\.parquet)", re.S
@@ -26,11 +26,3 @@ def unreadable_as_pipeline_errors() -> Iterator[None]:
         if found := UNREADABLE.search(str(error)):
             raise unreadable(unquote(found[1])) from None
         raise
-
-
-def unreadable(path: str) -> PipelineError:
-    """Return the error about a file of messages that cannot be read."""
-    return PipelineError(
-        f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
-        "backup, or remove it and run export --rescan."
-    )

@@ -48,6 +48,33 @@ def test_an_unknown_queue_is_refused(small: Path) -> None:
         reported(small, queues=["nobody", "mail"])
 
 
+@pytest.mark.parametrize(("until", "days"), [(10, 1), (-1, 7), (400, 7)])
+def test_a_period_without_metrics_is_refused_and_the_days_that_have_some_are_named(
+    tmp_path: Path, until: int, days: int
+) -> None:
+    rows = [metric(NOON + timedelta(days=day), completed=1) for day in (0, 1, 2, 20)]
+    lake = lake_of(tmp_path / "lake", of_each_grain(*rows))
+    last = (NOON + timedelta(days=until)).date()
+    first = f"{last - timedelta(days=days - 1)} to " if days > 1 else ""
+    said = (
+        f"The lake has no metrics of {first}{last}. It has those of 2026-11-21 to 2026-11-23, 2026-12-11: choose with "
+        "--until and --days, or run rollup."
+    )
+
+    with pytest.raises(PipelineError, match=f"^{re.escape(said)}$"):
+        reported(lake.path, until=last, days=days)
+
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_last_day_without_metrics_ends_a_period_that_has_some(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=3)))
+
+    page = reported(lake.path, until=(NOON + timedelta(days=2)).date(), days=3)
+
+    assert page.tables["Queues, busiest first"][1][:2] == ["mail", "3"]
+
+
 def test_a_place_that_cannot_be_written_is_named_and_the_old_page_stays(small: Path, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"missing/report\.html cannot be written: No such file or directory\."):
         write(small, tmp_path / "missing" / "report.html", ReportRequest())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,15 @@ def test_limits_in_force_are_those_of_the_first_snapshot_after_it(lake: Path):
 def test_a_released_channel_drains_without_limits(lake: Path):
     made = make_lake(lake, channel=[channel("a", max_concurrency=1, released_at=at(0), weight=2)])
     assert in_force([str(path) for path in made.files("channel")], "default", ZERO) == {"a": ChannelLimits(weight=2)}
+
+
+@pytest.mark.parametrize("released", [None, at(0)])
+def test_an_ordered_channel_is_known_from_its_snapshot(lake: Path, released: datetime | None):
+    snapshot = channel("a", max_concurrency=1, ordered=True, on_dead="pause", released_at=released)
+    made = make_lake(lake, channel=[snapshot])
+    # A channel that a dead letter paused ran later: the archive has it.
+    expected = ChannelLimits(max_concurrency=None if released else 1, ordered=True)
+    assert in_force([str(path) for path in made.files("channel")], "default", ZERO) == {"a": expected}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""Compare days of the lake with the database: do both have the same rows, or only as many?
+
+Numbers of rows do not suffice. After a failover the new server gives ids and transactions anew, and retention may have
+deleted as many rows of a day as the lake has lost. So both sides compute the number of rows of a day, the sum of their
+ids and the sum of their times, to the microsecond: one pass over two columns. Only where these differ, the rows are
+compared one by one, by id and time. Other columns are not compared: the SHA-256 of the files covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from django_pgqueue.spark import schema
+from django_pgqueue.spark.export.archive import find_partitions
+from django_pgqueue.spark.fetch import only
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.reading import BatchReader
+from django_pgqueue.spark.source import Source
+
+SUMS_BYTES = 512 * 1024 * 1024  # what one statement adds up, a few seconds
+# As in numpy, a sum is one modulo 2 ** 64: the times of a large day would not fit.
+MODULUS = 2**64
+# The names of the tables in messages.
+NAMES = {"archive": "archive", "dead_letter": "dead letters"}
+KEYS = pa.schema([("id", schema.BIG), ("at", schema.TIME)])
+LETTER_DAYS = """
+SELECT DISTINCT (d.dead_at AT TIME ZONE 'UTC')::date AS day FROM pgqueue_dead_letter AS d
+WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' ORDER BY day
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The number of rows, the sum of their ids, and the sum of their microseconds since the start of their day."""
+
+    rows: int = 0
+    ids: int = 0
+    micros: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.rows + other.rows, (self.ids + other.ids) % MODULUS, (self.micros + other.micros) % MODULUS)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseDay:
+    """The rows of a day in the database. ``relation``: where they are; ``ranges``: conditions that divide them."""
+
+    table: str
+    day: date
+    relation: str
+    ranges: tuple[str, ...]
+
+    @property
+    def time(self) -> str:
+        return schema.DAYS[self.table]
+
+    def sums(self, connection: psycopg.Connection[Any], exported: int) -> Sums:
+        """Return the sums of the rows below a horizon, added up in short statements."""
+        sql = (
+            f"SELECT count(*), coalesce(sum(id), 0), coalesce(extract(epoch FROM sum({self.time} - "  # noqa: S608
+            f"timestamptz '{self.day} 00:00+00')), 0) FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "
+        )
+        found = Sums()
+        for condition in self.ranges:
+            rows, ids, seconds = only(connection.execute(sql + condition))
+            found += Sums(rows, int(ids) % MODULUS, int(seconds * 1_000_000) % MODULUS)
+        return found
+
+    def keys(self, reader: BatchReader, exported: int) -> pa.Table:
+        """Return id and time of each row below a horizon."""
+        time = schema.Column(self.time, schema.TIME).expression("timestamptz")
+        sql = f"SELECT id, {time} AS at FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
+        batches = [batch for condition in self.ranges for batch in reader.batches(sql + condition, KEYS)]
+        return pa.Table.from_batches(batches, KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class DayComparison:
+    """A day as the lake and the database have it.
+
+    ``here``, ``there``: the rows of the lake's readable files and of the database. ``lacking``: the ids of the rows of
+    the database that the lake does not have. ``foreign``: how many rows the lake has that the database does not have.
+    ``conflicting``: by file, the ids of those rows that are other messages of the database: the server has given their
+    ids anew. ``doubled``: how many rows the lake has more than once. ``unreadable``: the files that cannot be read.
+    """
+
+    table: str
+    day: date
+    here: int
+    there: int
+    lacking: pa.Array = field(default_factory=lambda: pa.array([], schema.BIG))
+    foreign: int = 0
+    doubled: int = 0
+    conflicting: Mapping[Path, pa.Array] = field(default_factory=dict)
+    unreadable: tuple[Path, ...] = ()
+
+    @property
+    def partition(self) -> str:
+        return f"day={self.day}"
+
+    @property
+    def kept(self) -> int:
+        """Return how many rows of the lake stay when it is repaired."""
+        return self.here - sum(len(ids) for ids in self.conflicting.values())
+
+
+def compare_days(
+    source: Source, connection: psycopg.Connection[Any], lake: ParquetLake, since: date = date.min
+) -> Iterator[DayComparison]:
+    """Yield each day that the database has, archive first, with what differs below the horizon of the last export.
+
+    ``since``: older days are left out.
+    """
+    exported = lake.state.get("exported_xid", 0)
+    for day in database_days(connection, exported):
+        if day.day >= since:
+            yield compare_day(source, connection, lake, day, exported)
+
+
+def database_days(connection: psycopg.Connection[Any], exported: int) -> Iterator[DatabaseDay]:
+    """Yield the days of the archive and of the dead letters in the database, each in order."""
+    for partition in find_partitions(connection):
+        if partition.day is not None:
+            yield DatabaseDay("archive", partition.day, partition.relation, tuple(partition.ranges(SUMS_BYTES)))
+    for [day] in connection.execute(LETTER_DAYS, [exported]).fetchall():
+        yield DatabaseDay("dead_letter", day, schema.SOURCES["dead_letter"], (letters_of(day),))
+
+
+def pruned_days(connection: psycopg.Connection[Any]) -> set[date]:
+    """Return the days of the archive from which the retention of a queue has deleted rows, as far as the role may see
+    them.
+    """
+    try:
+        return {day for [day] in connection.execute("SELECT DISTINCT p.day FROM pgqueue_pruned AS p")}
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        return set()
+
+
+def letters_of(day: date) -> str:
+    """Return the condition for the dead letters of a day (UTC)."""
+    return f"dead_at >= '{day} 00:00+00' AND dead_at < '{day + timedelta(days=1)} 00:00+00'"
+
+
+def compare_day(
+    source: Source, connection: psycopg.Connection[Any], lake: ParquetLake, day: DatabaseDay, exported: int
+) -> DayComparison:
+    """Compare one day by its sums, and by its rows if these differ."""
+    there = day.sums(connection, exported)
+    here, unreadable = read_keys(lake, day.table, day.day)
+    found = Sums()
+    for keys in here.values():
+        found += sums_of(keys, day.day)
+    if found == there:
+        return DayComparison(day.table, day.day, found.rows, there.rows, unreadable=unreadable)
+    with source.reader() as reader:
+        return differences(day, here, day.keys(reader, exported), unreadable)
+
+
+def differences(
+    day: DatabaseDay, here: Mapping[Path, pa.Table], there: pa.Table, unreadable: tuple[Path, ...]
+) -> DayComparison:
+    """Compare a day row by row. ``here``: the keys by file of the lake; ``there``: those of the database."""
+    all_here = pa.concat_tables([KEYS.empty_table(), *here.values()])
+    unique = all_here.group_by(KEYS.names).aggregate([])
+    foreign = {path: keys.join(there, KEYS.names, join_type="left anti") for path, keys in here.items()}
+    conflicting = {path: _among(keys["id"], there["id"]) for path, keys in foreign.items()}
+    return DayComparison(
+        day.table,
+        day.day,
+        all_here.num_rows,
+        there.num_rows,
+        there.join(unique, KEYS.names, join_type="left anti")["id"].combine_chunks(),
+        sum(keys.num_rows for keys in foreign.values()),
+        all_here.num_rows - unique.num_rows,
+        {path: ids for path, ids in conflicting.items() if len(ids)},
+        unreadable,
+    )
+
+
+def _among(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
+    return ids.filter(pc.is_in(ids, value_set=known.combine_chunks())).combine_chunks()
+
+
+def read_keys(lake: ParquetLake, table: str, day: date) -> tuple[dict[Path, pa.Table], tuple[Path, ...]]:
+    """Return id and time of the rows of a day, by file of the lake, and the files that cannot be read."""
+    keys, unreadable = {}, []
+    for path in lake.files(table, [day]):
+        try:
+            rows = pq.read_table(path, columns=["id", schema.DAYS[table]], partitioning=None)
+            keys[path] = rows.rename_columns(KEYS.names).cast(KEYS)
+        except (OSError, pa.ArrowException):
+            unreadable.append(path)
+    return keys, tuple(unreadable)
+
+
+def sums_of(keys: pa.Table, day: date) -> Sums:
+    """Return the sums of rows of a day."""
+    start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000
+    micros = pc.subtract(keys["at"].cast(pa.int64()), start)
+    return Sums(keys.num_rows, _sum(keys["id"]), _sum(micros))
+
+
+def _sum(values: pa.ChunkedArray) -> int:
+    return int(values.to_numpy().sum(dtype="int64")) % MODULUS

@@ -1,0 +1,238 @@
+"""Answers of a real store that a local one does not give by itself: overload, expiry in the middle, hidden keys."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.publish.store_errors import StoreAddress
+from django_pgqueue.spark.publish.target import Target, open_target
+from tests.spark.object_store import BUCKET, ObjectStore
+from tests.spark.published import check_copy, ids_by_commit, merge_all, publish
+from tests.spark.test_compact import NEXT_DAY, add
+
+XML = "application/xml"
+SLOW_DOWN = ("503 Slow Down", XML, b"<Error><Code>SlowDown</Code><Message>Please reduce your rate.</Message></Error>")
+INTERNAL = ("500 Internal Server Error", XML, b"<Error><Code>InternalError</Code><Message>again</Message></Error>")
+EXPIRED = ("400 Bad Request", XML, b"<Error><Code>ExpiredToken</Code><Message>expired</Message></Error>")
+DENIED = ("403 Forbidden", XML, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+# S3 may have answered 200 before the copy, or the completion, fails.
+FAILED_LATE = ("200 OK", XML, b"<Error><Code>InternalError</Code><Message>We had a problem.</Message></Error>")
+# Larger than two parts of a multipart upload, whatever size the library chooses.
+LARGE_BYTES = 22_000_000
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"answers/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def made(lake: Path) -> ParquetLake:
+    """A lake with three files of a day and one of the next."""
+    made = ParquetLake.open(lake, create=True)
+    for n in range(3):
+        add(made, range(n * 10, n * 10 + 10))
+    add(made, range(30, 40), NEXT_DAY)
+    return made
+
+
+@pytest.fixture
+def target(store: ObjectStore, prefix: str, tmp_path: Path) -> Target:
+    return open_target(f"s3://{BUCKET}/{prefix}", store.endpoint, tmp_path / "no lake")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    path = tmp_path / "large"
+    path.write_bytes(os.urandom(LARGE_BYTES))
+    return path
+
+
+def is_part(environ: dict[str, Any], number: int) -> bool:
+    return f"partNumber={number}&" in environ["QUERY_STRING"]
+
+
+@pytest.mark.parametrize("answer", [SLOW_DOWN, INTERNAL], ids=["503", "500"])
+def test_a_store_that_is_overloaded_for_a_moment_is_asked_again(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, answer: tuple[str, str, bytes]
+) -> None:
+    asked: Counter[tuple[str, ...]] = Counter()
+
+    def refuse(environ: dict[str, Any]) -> tuple[str, str, bytes] | None:
+        """Refuse the requests for a file three times each."""
+        request = tuple(environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING"))
+        asked[request] += 1
+        return answer if environ["PATH_INFO"].endswith("00000002-0.parquet") and asked[request] <= 3 else None
+
+    store.refuse = refuse
+    assert publish(made, store, prefix) == 0
+    assert max(asked.values()) > 3
+    store.refuse = None
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+
+def test_a_store_that_stays_overloaded_is_said_and_the_next_run_goes_on(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.refuse = lambda environ: SLOW_DOWN if environ["PATH_INFO"].endswith("00000003-0.parquet") else None
+    assert publish(made, store, prefix) == 1
+    assert "refuses so many requests (503): run it again later." in capsys.readouterr().err
+
+    store.refuse = None
+    assert publish(made, store, prefix) == 0
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("write", range(1, 12, 2))
+def test_credentials_that_expire_in_the_middle_are_said_and_the_next_run_goes_on(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, write: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the expiry, the copy is that of an earlier commit; afterwards it still is."""
+    assert publish(made, store, prefix) == 0
+    merge_all(made)
+    add(made, range(40, 50))
+    writes = 0
+
+    def expire(environ: dict[str, Any]) -> tuple[str, str, bytes] | None:
+        nonlocal writes
+        writes += environ["REQUEST_METHOD"] != "GET"
+        return EXPIRED if writes >= write else None
+
+    store.refuse = expire
+    capsys.readouterr()
+    assert publish(made, store, prefix) == 1
+    assert "are wrong or expired: look at AWS_ACCESS_KEY_ID" in capsys.readouterr().err
+    store.refuse = None
+    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") in ([*range(40)], [*range(50)])
+
+    assert publish(made, store, prefix) == 0
+    check_copy(made, store, prefix, tmp_path / "copy")
+
+
+def test_a_key_that_may_not_be_known_to_exist_is_no_error(
+    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
+) -> None:
+    """Without the right to list the whole bucket, S3 answers 403 for a key that does not exist, and not 404."""
+
+    def hide(environ: dict[str, Any]) -> tuple[str, str, bytes] | None:
+        path = environ["PATH_INFO"]
+        if path.strip("/") == BUCKET:
+            return None if f"prefix={prefix.replace('/', '%2F')}" in environ["QUERY_STRING"] else DENIED
+        return DENIED if environ["REQUEST_METHOD"] in ("GET", "HEAD") and not store.has(path) else None
+
+    for number in range(2):
+        store.refuse = hide
+        assert publish(made, store, prefix) == 0
+        merge_all(made)
+        store.refuse = hide
+        assert publish(made, store, prefix) == 0
+        store.refuse = None
+        check_copy(made, store, prefix, tmp_path / f"copy-{number}")
+        add(made, range(50, 60))
+
+
+def test_a_large_file_is_uploaded_in_parts_and_arrives_whole(target: Target, large: Path, store: ObjectStore) -> None:
+    seen: list[str] = []
+    store.before = lambda environ: seen.append(environ["QUERY_STRING"])
+    target.upload(large, "archive/day=2026-03-14/1.parquet")
+    assert sum("partNumber" in query for query in seen) >= 3
+    assert target.list() == {"archive/day=2026-03-14/1.parquet": LARGE_BYTES}
+    # The ETag of such an object is not the MD5 of its content, so the content is read.
+    assert target.digest("archive/day=2026-03-14/1.parquet") == hashlib.sha256(large.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("answer", [SLOW_DOWN, EXPIRED], ids=["503", "expired"])
+def test_a_large_file_of_which_a_part_is_refused_is_not_there(
+    target: Target, large: Path, store: ObjectStore, answer: tuple[str, str, bytes]
+) -> None:
+    store.refuse = lambda environ: answer if is_part(environ, 2) else None
+    with pytest.raises(Exception, match=r"\(503\)|expired"):
+        target.upload(large, "archive/1.parquet")
+    store.refuse = None
+    assert target.list() == {}
+
+
+def test_a_large_file_whose_completion_fails_is_an_error(target: Target, large: Path, store: ObjectStore) -> None:
+    """The answer begins with 200, and its body is an error."""
+
+    def fail(environ: dict[str, Any]) -> tuple[str, str, bytes] | None:
+        completes = environ["REQUEST_METHOD"] == "POST" and "uploadId=" in environ["QUERY_STRING"]
+        return FAILED_LATE if completes else None
+
+    store.refuse = fail
+    try:
+        target.upload(large, "archive/1.parquet")
+    except Exception:
+        return
+    finally:
+        store.refuse = None
+    # The library may believe it: then the file is not there, and its check fails.
+    with pytest.raises(Exception, match="archive"):
+        target.digest("archive/1.parquet")
+
+
+def test_a_copy_that_fails_late_is_noticed(target: Target, store: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    target.upload(tmp_path / "file", "_pgqueue/uploading/archive/1.parquet")
+    store.refuse = lambda environ: FAILED_LATE if "HTTP_X_AMZ_COPY_SOURCE" in environ else None
+
+    with pytest.raises(Exception, match=r"does not have 7 bytes|InternalError|INTERNAL|problem"):
+        target.put_in_place("archive/1.parquet", 7)
+
+
+def test_a_store_that_takes_its_time_is_waited_for(target: Target, store: ObjectStore) -> None:
+    """AWS's library gives up after three seconds."""
+    target.write("README.txt", "text")
+    store.refuse = lambda environ: time.sleep(4)
+    assert target.read("README.txt") == "text"
+
+
+def test_a_listing_of_several_pages_is_read_to_its_end(target: Target, store: ObjectStore, prefix: str) -> None:
+    store.put_many((f"{prefix}/archive/day=2026-03-14/{number}.parquet" for number in range(1_200)), b"PAR1")
+    assert len(target.list()) == 1_200
+
+
+def test_every_committed_file_is_listed_right_after_it_was_written(
+    made: ParquetLake, store: ObjectStore, prefix: str, target: Target
+) -> None:
+    assert publish(made, store, prefix) == 0
+    assert committed_files(made).keys() <= target.list().keys()
+
+
+SAID = {
+    "AWS Error SLOW_DOWN during PutObject operation (HTTP status 503): Please reduce": "(503): run it again later.",
+    "Permanent error, with a last message of Too Many Requests, HTTP status 429": "(429): run it again later.",
+    "AWS Error UNKNOWN (HTTP status 400) during PutObject: Unable to parse ExceptionName: AuthorizationHeaderMalformed "
+    "Message: the region 'us-east-1' is wrong": "The bucket bucket is in another region: set AWS_REGION to its region.",
+    "AWS Error REQUEST_TIME_TOO_SKEWED during ListObjectsV2 operation (HTTP status 403)": "clock of this machine is",
+    "AWS Error UNKNOWN (HTTP status 501) during PutObject operation: Unable to parse ExceptionName: NotImplemented "
+    "Message: A header implies functionality": "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and AWS_RESPONSE_",
+    "google::cloud::Status(UNAUTHENTICATED: Permanent error in GetObject: 401)": "are wrong or expired",
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_the_words_of_a_real_store_become_a_sentence_with_a_remedy(text: str) -> None:
+    assert SAID[text] in StoreAddress("s3://bucket/lake", "bucket").said(OSError(text))
+
+
+def test_a_store_that_knows_no_checksums_after_the_content_is_written_without_them(
+    made: ParquetLake, store: ObjectStore, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error advises this: an older MinIO or Ceph refuses them."""
+    refused = ("501 Not Implemented", XML, b"<Error><Code>NotImplemented</Code><Message>A header</Message></Error>")
+    store.refuse = lambda environ: refused if "HTTP_X_AMZ_TRAILER" in environ else None
+    assert publish(made, store, prefix) == 1
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
+    assert publish(made, store, prefix) == 0
