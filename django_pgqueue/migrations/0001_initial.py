@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
                 ('archive', models.CharField(blank=True, choices=[('full', 'everything'), ('outcome', 'the outcome, no payload'), ('none', 'nothing')], help_text="The content that the archive keeps of its messages. Empty: the queue's setting.", max_length=10, null=True)),
                 ('ordered', models.BooleanField(db_default=False, default=False, help_text='Strict first in, first out: no message is delivered before the one that was delivered last is settled for good, retries included. Its max_concurrency is 1.')),
                 ('on_dead', models.CharField(choices=[('continue', 'go on with the next message'), ('pause', 'pause the channel')], db_default='continue', default='continue', help_text='What an ordered channel does when a message of it becomes a dead letter.', max_length=10)),
-                ('stopped_by', models.BigIntegerField(editable=False, help_text='The last dead letter that paused the ordered channel.', null=True)),
+                ('stopped_by', models.BigIntegerField(editable=False, help_text='The last dead letter at which the ordered channel paused. It does not pause at it again.', null=True)),
                 ('context', models.JSONField(blank=True, db_default={}, default=dict, help_text='JSON that every message of the channel carries.')),
                 ('paused_at', models.DateTimeField(blank=True, null=True)),
                 ('pause_reason', models.TextField(blank=True, db_default='', default='')),

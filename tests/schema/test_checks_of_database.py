@@ -110,7 +110,8 @@ def test_the_hint_for_a_changed_function_repairs_it_and_keeps_its_grants(name: s
 def test_the_repair_of_a_function_never_leaves_it_without_its_search_path(connect: Connect) -> None:
     """Nor open to every role: another session may call it at any moment."""
     look_from_outside = """
-        SELECT prosecdef AND proconfig::text LIKE '%search_path=%' AND NOT has_function_privilege('public', oid, 'EXECUTE')
+        SELECT prosecdef AND proconfig::text LIKE '%search_path=%'
+            AND NOT has_function_privilege('public', oid, 'EXECUTE')
         FROM pg_proc WHERE proname = 'pgqueue_peek'
     """
     looks: list[bool] = []
