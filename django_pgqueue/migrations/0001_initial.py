@@ -168,7 +168,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('handler', models.CharField(max_length=200)),
-                ('payload', models.JSONField(blank=True, default=dict)),
+                ('payload', models.JSONField(blank=True, db_default={}, default=dict)),
                 ('body', models.BinaryField(blank=True, null=True)),
                 ('headers', models.JSONField(blank=True, null=True)),
                 ('priority', models.SmallIntegerField(db_default=0, default=0, help_text='Higher first, within the channel.')),
