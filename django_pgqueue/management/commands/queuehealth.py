@@ -43,8 +43,8 @@ def count(text: str) -> int:
 
 class Command(BaseCommand):
     help = (
-        "Reports in one line whether the queues keep up, for monitors. Without a limit it checks nothing. Exit status 0: "
-        "they do; 2: one does not; 3: the database does not answer, or there is no such queue."
+        "Reports in one line whether the queues keep up, for monitors. Without a limit it checks nothing. Exit status "
+        "0: they do; 2: one does not; 3: the database does not answer, or there is no such queue."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_pgqueue import channel_pause, channel_set, complete, dead_letter, dequeue, enqueue
+from django_pgqueue import channel_pause, channel_set, complete, dead_letter, dequeue, enqueue, limit_pause, limit_set
 from django_pgqueue.models import Worker
 from tests.admin.browser.chromium import Tab
 from tests.admin.browser.test_dashboard import PAGE, fill_dashboard
@@ -60,6 +60,8 @@ def _messages() -> Iterator[None]:
     channel_set(channel=CHANNEL, queue=QUEUE, ordered=True, on_dead="pause", **limits | {"max_concurrency": 1})
     end = timezone.now() + timedelta(days=2)
     channel_pause(channel=CHANNEL, queue=QUEUE, reason="message 4711123 became a dead letter (failed)", until=end)
+    limit_set("stripe.com/charges-of-all-customers", max_concurrency=20, rate="100/s burst 50", max_cost=100_000)
+    limit_pause("stripe.com/charges-of-all-customers", reason="down for maintenance", until=end)
     enqueue(HANDLER, channel=CHANNEL, delay=timedelta(hours=1))
     for _ in range(2):
         enqueue(HANDLER, channel=CHANNEL, order_key="invoice-7")
@@ -74,7 +76,8 @@ def _messages() -> Iterator[None]:
         ("archivedmessage", {"id", "outcome", "handler, channel", "attempts", "waited", "ran", "archived"}),
         ("deadletter", {"id", "redriven", "handler, channel", "reason", "attempts", "died"}),
         ("message/?status__exact=2", {"id", "status", "handler, channel", "attempts", "due", "lease"}),
-        ("worker", {"name", "alive", "state", "queues", "busy", "last heartbeat"}),
+        ("worker", {"name", "alive", "state", "queues", "busy", "last heartbeat", "memory"}),
+        ("sharedlimit", {"name", "state", "places taken", "cost in flight", "tokens", "waiting", "rate"}),
         ("channel", {"name, queue", "state", "ready", "leased", "waiting", "limits"}),
     ],
 )
