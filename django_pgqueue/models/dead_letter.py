@@ -41,7 +41,7 @@ class DeadLetter(models.Model):
         max_length=200,
         help_text=_(
             "unknown_handler, invalid_payload, unreadable, undecodable, failed, poison, timed_out, stopped, "
-            "transaction_ended, deferred, discarded, rejected, or the handler's own word"
+            "transaction_ended, not_json, deferred, discarded, rejected, or the handler's own word"
         ),
     )
     details = Json(null=True)

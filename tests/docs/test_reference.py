@@ -190,6 +190,8 @@ def test_every_reason_of_a_dead_letter_is_there() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)) == reasons
     guide = section(page("docs/how-to/production.md"), "Dead letters and poison")
     assert set(re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)) == reasons - {"rejected", "discarded"}
+    code = "\n".join(path.read_text() for path in files.PACKAGE.rglob("*.py"))
+    assert set(re.findall(r'\bReject\("(\w+)"', code)) <= reasons
 
 
 def test_every_word_of_the_glossary_is_in_its_place() -> None:
