@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict
 from uuid import UUID
 
 from django_pgqueue.backoff import Policy
@@ -22,6 +22,10 @@ else:
     from typing import TypeVar
 
     P_co = TypeVar("P_co", covariant=True)
+
+
+NO_PAYLOAD: Final[dict[str, Any]] = {}
+"""The default of ``payload``, here as in SQL. It is compared by identity: each message gets an object of its own."""
 
 
 class EnqueuesItself(Protocol):
@@ -43,7 +47,7 @@ class NewMessage:
     """
 
     handler: str | EnqueuesItself
-    payload: Any = None
+    payload: Any = field(default_factory=dict)
     channel: str = "default"
     queue: str | None = None
     body: bytes | None = None

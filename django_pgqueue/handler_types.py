@@ -43,7 +43,7 @@ class Enqueue(Protocol[P_contra]):
     """Enqueue a message for the handler, as :func:`django_pgqueue.enqueue` does, with the same options."""
 
     @overload
-    def __call__(self: Enqueue[None], payload: None = None, **options: Unpack[EnqueueOptions]) -> Enqueued: ...
+    def __call__(self: Enqueue[None], **options: Unpack[EnqueueOptions]) -> Enqueued: ...
     @overload
     def __call__(self, payload: P_contra, **options: Unpack[EnqueueOptions]) -> Enqueued: ...
 
@@ -52,9 +52,7 @@ class AsyncEnqueue(Protocol[P_contra]):
     """Enqueue a message for the handler from async code; see :class:`Enqueue`."""
 
     @overload
-    def __call__(
-        self: AsyncEnqueue[None], payload: None = None, **options: Unpack[EnqueueOptions]
-    ) -> Coroutine[Any, Any, Enqueued]: ...
+    def __call__(self: AsyncEnqueue[None], **options: Unpack[EnqueueOptions]) -> Coroutine[Any, Any, Enqueued]: ...
     @overload
     def __call__(self, payload: P_contra, **options: Unpack[EnqueueOptions]) -> Coroutine[Any, Any, Enqueued]: ...
 

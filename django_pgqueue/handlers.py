@@ -17,7 +17,7 @@ from django.utils.module_loading import module_has_submodule
 import django_pgqueue
 from django_pgqueue.backoff import Policy
 from django_pgqueue.breakers import Breaker
-from django_pgqueue.delivery import Enqueued, EnqueueOptions
+from django_pgqueue.delivery import NO_PAYLOAD, Enqueued, EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.limits import Limit
@@ -201,10 +201,10 @@ def give_enqueue(function: Any) -> None:
     they are; they are enqueued by name."""
 
     # The verbs are above this module; the package resolves them when they are used.
-    def enqueue(payload: Any = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+    def enqueue(payload: Any = NO_PAYLOAD, **options: Unpack[EnqueueOptions]) -> Enqueued:
         return django_pgqueue.enqueue(name_of(function), payload, **options)
 
-    async def aenqueue(payload: Any = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+    async def aenqueue(payload: Any = NO_PAYLOAD, **options: Unpack[EnqueueOptions]) -> Enqueued:
         return await django_pgqueue.aenqueue(name_of(function), payload, **options)
 
     with suppress(AttributeError):

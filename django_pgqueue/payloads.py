@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -242,7 +243,22 @@ def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -
     """
     try:
         if isinstance(argument, list):
-            return [replace(delivery, payload=convert(delivery.payload, "payload")) for delivery in argument]
-        return replace(argument, payload=convert(argument.payload, "payload"))
+            return [replace(delivery, payload=payload_for(delivery, convert)) for delivery in argument]
+        return replace(argument, payload=payload_for(argument, convert))
     except Mismatch as problem:
         raise Reject(INVALID, {"problem": str(problem)}) from None
+
+
+def payload_for(delivery: Delivery[Any], convert: Convert) -> Any:
+    """Return the payload of the handler's type. Raises Mismatch.
+
+    A message without a payload has an empty object: it is None where the type takes None, and no empty object.
+    """
+    try:
+        return convert(delivery.payload, "payload")
+    except Mismatch:
+        if delivery.payload != {}:
+            raise
+        with suppress(Mismatch):
+            return convert(None, "payload")
+        raise

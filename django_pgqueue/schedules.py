@@ -10,6 +10,7 @@ from typing import Any, Literal
 from django.conf import settings as django_settings
 
 from django_pgqueue import handlers
+from django_pgqueue.delivery import NO_PAYLOAD
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.signatures import check_scheduled, locate
 from django_pgqueue.timetable import Timetable
@@ -64,7 +65,7 @@ def schedule(
     *,
     name: str | None = None,
     handler: str | None = None,
-    payload: Any = None,
+    payload: Any = NO_PAYLOAD,
     headers: Mapping[str, Any] | None = None,
     channel: str = "default",
     queue: str | None = None,
@@ -116,7 +117,8 @@ def schedule(
     if name is not None and not 1 <= len(name) <= SCHEDULE_NAME_CHARACTERS:
         raise InvalidSchedule(f"the name takes 1 to {SCHEDULE_NAME_CHARACTERS} characters", field="name")
     values = {
-        "cron": timetable.cron, "every": timetable.every, "time_zone": timetable.time_zone, "payload": payload,
+        "cron": timetable.cron, "every": timetable.every, "time_zone": timetable.time_zone,
+        "payload": {} if payload is NO_PAYLOAD else payload,
         "headers": None if headers is None else dict(headers), "channel": channel, "queue": queue,
         "priority": priority, "missed": missed, "missed_limit": missed_limit, "grace": grace, "overlap": overlap,
         "enabled": enabled,

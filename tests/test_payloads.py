@@ -68,6 +68,43 @@ def test_a_dataclass_comes_out_as_it_went_in():
     assert seen == [ORDER]
 
 
+@dataclass
+class Count:
+    step: int = 1
+
+
+@pytest.mark.parametrize(
+    ("annotation", "payload"),
+    [
+        (Delivery[None], None),
+        (Delivery[Order | None], None),
+        (Delivery[Count], Count()),
+        (Delivery[Count | None], Count()),
+        (Delivery[dict[str, int]], {}),
+        (Delivery, {}),
+    ],
+)
+def test_a_message_without_a_payload_fits_each_type_that_takes_nothing(annotation: Any, payload: Any):
+    taken = []
+
+    def take(delivery):
+        taken.append(delivery.payload)
+
+    take.__annotations__["delivery"] = annotation
+    handler("t.nothing")(take)
+    run_handler(take)
+    assert taken == [payload]
+
+
+def test_a_message_without_a_payload_does_not_fit_a_type_with_fields():
+    @handler("t.order")
+    def take(delivery: Delivery[Order]): ...
+
+    outcome = run_handler(take)
+    assert outcome.reason == "invalid_payload"
+    assert "payload lacks " in outcome.details["problem"]
+
+
 def test_a_typed_dict_is_checked_and_stays_a_dict():
     @handler("t.mail")
     def take(delivery: Delivery[Mail]):

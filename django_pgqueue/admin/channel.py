@@ -10,7 +10,8 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -56,12 +57,11 @@ class ChannelChangeList(LeanChangeList):
 @admin.register(Channel)
 class ChannelAdmin(TenantAdmin):
     form = ChannelForm
-    list_display = ["name_shown", "queue", "state", "ready", "leased", "scheduled", "waiting_for_limit"]
-    list_display += ["waiting_for_order_key", "limits_shown"]
+    list_display = ["name_shown", "state", "ready", "leased", "waits", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
-    sortable_by = ["name_shown", "queue"]
+    sortable_by = ["name_shown"]
     actions = ["pause", "resume", "purge", "release", "erase"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
@@ -124,9 +124,9 @@ class ChannelAdmin(TenantAdmin):
     def has_erase_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("pgqueue.erase_channel")
 
-    @admin.display(description=_("name"), ordering="name")
+    @admin.display(description=_("name, queue"), ordering="name")
     def name_shown(self, channel: Channel) -> str:
-        return rendering.name(channel.name)
+        return format_html('{} <span class="quiet">{}</span>', rendering.name(channel.name), channel.queue)
 
     @admin.display(description=_("state"))
     def state(self, channel: Channel) -> str:
@@ -155,17 +155,21 @@ class ChannelAdmin(TenantAdmin):
     def leased(self, channel: Any) -> str:
         return self.count(channel, channel.live.leased, status__exact=int(Message.Status.LEASED))
 
-    @admin.display(description=_("scheduled"))
-    def scheduled(self, channel: Any) -> str:
-        return self.count(channel, channel.live.scheduled, waits_for="time")
-
-    @admin.display(description=_("limited"))
-    def waiting_for_limit(self, channel: Any) -> str:
-        return self.count(channel, channel.live.waiting_for_limit, waits_for="limit")
-
-    @admin.display(description=_("keyed"))
-    def waiting_for_order_key(self, channel: Any) -> str:
-        return self.count(channel, channel.live.waiting_for_order_key, waits_for="key")
+    @admin.display(description=_("waiting"), empty_value="-")
+    def waits(self, channel: Any) -> str | None:
+        """Return how many messages wait for what, each as a link, in lines; None if none waits."""
+        live = channel.live
+        waiting = [
+            (live.scheduled, _("for its time"), "time"),
+            (live.waiting_for_limit, _("for a limit"), "limit"),
+            (live.waiting_for_order_key, _("for its order key"), "key"),
+        ]
+        lines = [
+            (self.link(str(number), "message_changelist", channel=channel.pk, waits_for=what), text)
+            for number, text, what in waiting
+            if int(number) > 0
+        ]
+        return format_html_join(mark_safe("<br>"), "{} {}", lines) or None
 
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, channel: Channel) -> str | None:

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
 from django_pgqueue.conf import settings
-from django_pgqueue.delivery import Enqueued, NewMessage
+from django_pgqueue.delivery import NO_PAYLOAD, Enqueued, NewMessage
 from django_pgqueue.exceptions import (
     ChannelBusy,
     ChannelFull,
@@ -77,7 +77,7 @@ SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal FROM answer WHE
 
 def enqueue(
     handler: str | AnyHandler,
-    payload: Any = None,
+    payload: Any = NO_PAYLOAD,
     *,
     channel: str = "default",
     queue: str | None = None,
@@ -97,9 +97,10 @@ def enqueue(
 ) -> Enqueued:
     """Enqueue one message in the caller's transaction. Returns its id and outcome.
 
-    ``handler``: the name that a worker looks up, or the decorated function. ``payload``: JSON. ``body``: raw bytes
-    beside it. ``headers``: JSON object for middleware, such as a trace. ``channel``: the tenant's part of ``queue``
-    (default: the handler's queue). ``priority``: a message with a higher one is delivered first within the channel.
+    ``handler``: the name that a worker looks up, or the decorated function. ``payload``: JSON; default: ``{}``.
+    ``body``: raw bytes beside it. ``headers``: JSON object for middleware, such as a trace. ``channel``: the tenant's
+    part of ``queue`` (default: the handler's queue). ``priority``: a message with a higher one is delivered first
+    within the channel.
 
     ``dequeue_at``: an aware datetime, or ``delay``: a timedelta; the message is not delivered before, by the clock of
     the database. ``max_attempts``, ``backoff`` (Exponential, Constant, or a timedelta, the base of an exponential one):
@@ -123,9 +124,9 @@ def enqueue(
     returned(on_refused)
     name = handlers.name_of(handler)
     message = NewMessage(
-        handler=name, payload=payload, channel=channel, queue=queue, body=body, headers=headers, priority=priority,
-        dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts, backoff=backoff, dedupe_key=dedupe_key,
-        limits=limits, cost=cost, order_key=order_key,
+        handler=name, payload={} if payload is NO_PAYLOAD else payload, channel=channel, queue=queue, body=body,
+        headers=headers, priority=priority, dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts,
+        backoff=backoff, dedupe_key=dedupe_key, limits=limits, cost=cost, order_key=order_key,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)

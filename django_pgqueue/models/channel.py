@@ -80,7 +80,9 @@ class Channel(models.Model):
         help_text=_("What an ordered channel does when a message of it becomes a dead letter."),
     )
     stopped_by = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The last dead letter that paused the ordered channel.")
+        null=True,
+        editable=False,
+        help_text=_("The last dead letter at which the ordered channel paused. It does not pause at it again."),
     )
     context = Json(
         default=dict, db_default={}, blank=True, help_text=_("JSON that every message of the channel carries.")

@@ -32,7 +32,7 @@ class Message(models.Model):
         verbose_name=_("channel"),
     )
     handler = models.CharField(max_length=200)
-    payload = MessageJson(default=dict, blank=True)
+    payload = MessageJson(default=dict, db_default={}, blank=True)
     body = models.BinaryField(null=True, blank=True)
     headers = MessageJson(null=True, blank=True)
     priority = models.SmallIntegerField(default=0, db_default=0, help_text=_("Higher first, within the channel."))

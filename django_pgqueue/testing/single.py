@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from django_pgqueue import handlers
-from django_pgqueue.delivery import Delivery
+from django_pgqueue.delivery import NO_PAYLOAD, Delivery
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.enqueue_bind import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
@@ -19,7 +19,7 @@ from django_pgqueue.worker.call.executor import invalid_answer
 LEASE = timedelta(hours=1)
 
 
-def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Delivery:
+def make_delivery(handler: str | Callable[..., Any], payload: Any = NO_PAYLOAD, **fields: Any) -> Delivery:
     """Return a delivery as a worker would make it: its first attempt, on the channel ``default``, enqueued just now.
 
     ``handler``: a name, or the registered function. ``payload``, and ``headers`` and ``state`` in ``fields``, are
@@ -47,10 +47,11 @@ def make_delivery(handler: str | Callable[..., Any], payload: Any = None, **fiel
     for name in ("headers", "state", "channel_context"):
         if name in given:
             given[name] = as_stored(given[name], name)
-    return Delivery(handler=known.name, payload=as_stored(payload, "payload"), **given)
+    stored = {} if payload is NO_PAYLOAD else as_stored(payload, "payload")
+    return Delivery(handler=known.name, payload=stored, **given)
 
 
-def run_handler(handler: str | Callable[..., Any], payload: Any = None, **fields: Any) -> Outcome:
+def run_handler(handler: str | Callable[..., Any], payload: Any = NO_PAYLOAD, **fields: Any) -> Outcome:
     """Call a handler for one delivery, and return its outcome: Complete() if it returns None.
 
     The arguments are those of :func:`make_delivery`. An exception of the handler that is not an outcome is raised. The

@@ -45,17 +45,20 @@ def _queues() -> None:
     enqueue("h", queue="mails", channel="acme")
 
 
-def test_all_is_well_without_limits() -> None:
+def test_without_limits_nothing_is_checked_and_the_line_says_so() -> None:
+    """A monitor without a limit would be green for ever."""
     status, printed = run()
     assert status == 0
-    assert printed.startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
+    assert printed.startswith("UNCHECKED: 4 ready in 2 queue(s), the oldest for 60")
+    assert printed.endswith(", no worker for default, mails. Give a limit, such as --max-age 300.\n")
+    assert run("--max-backlog", "9")[1].startswith("OK: 4 ready in 2 queue(s), the oldest for 60")
 
 
-def test_a_line_without_limits_names_the_queues_that_are_paused_or_have_no_worker() -> None:
-    assert run()[1].endswith(", no worker for default, mails\n")
+def test_the_line_names_the_queues_that_are_paused_or_have_no_worker() -> None:
+    assert run("--max-backlog", "9")[1].endswith(", no worker for default, mails\n")
     queue_pause("mails")
     Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
-    assert run()[1].endswith(", paused: mails, no worker for mails\n")
+    assert run("--max-backlog", "9")[1].endswith(", paused: mails, no worker for mails\n")
 
 
 def test_a_handler_that_is_paused_is_called_a_handler() -> None:
@@ -67,7 +70,7 @@ def test_a_handler_that_is_paused_is_called_a_handler() -> None:
 
 def test_messages_that_no_worker_knows_the_handler_of_are_reported() -> None:
     defer_unknown(dequeue(limit=2), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}] * 2)
-    assert run()[1].endswith(", 2 for handlers that the workers do not know\n")
+    assert run("--max-backlog", "9")[1].endswith(", 2 for handlers that the workers do not know\n")
 
 
 def test_a_message_that_waits_too_long_is_reported_with_the_cause() -> None:
@@ -111,7 +114,7 @@ def test_messages_that_wait_for_a_shared_limit() -> None:
         enqueue("h", limits=["stripe"])
     limit_pause("stripe", reason="down")
     pass_time(minutes=10)
-    assert run()[1].endswith(", 3 waiting for a limit\n")
+    assert run("--max-backlog", "9")[1].endswith(", 3 waiting for a limit\n")
     assert run("--max-limit-wait", "3600")[0] == 0
     status, printed = run("--max-limit-wait", "60")
     assert status == 2
@@ -126,7 +129,7 @@ def test_messages_that_wait_for_their_order_key() -> None:
     for _ in range(3):
         enqueue("h", order_key="invoice-7")
     dequeue(limit=10)
-    assert run()[1].endswith(", 2 waiting for their order key\n")
+    assert run("--max-backlog", "9")[1].endswith(", 2 waiting for their order key\n")
 
 
 def test_a_queue_at_its_limit() -> None:
@@ -160,7 +163,7 @@ def test_breakers_that_are_open() -> None:
     assert run("--max-open-breakers", "0")[0] == 0
     breaker_open("h")
     breaker_open("mail", queue="mails", channel="acme")
-    assert run()[1].endswith(", 2 breaker(s) open\n")
+    assert run("--max-backlog", "9")[1].endswith(", 2 breaker(s) open\n")
     assert run("--max-open-breakers", "2")[0] == 0
     assert run("--max-open-breakers", "1") == (2, "CRITICAL: 2 breaker(s) are open: h, mail of mails/acme\n")
     assert run("--max-open-breakers", "0", "--queue", "default") == (2, "CRITICAL: 1 breaker(s) are open: h\n")

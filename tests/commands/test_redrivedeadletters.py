@@ -95,6 +95,15 @@ def test_one_gets_another_payload() -> None:
         run("--payload", "1")
 
 
+def test_an_id_that_is_not_redriven_is_reported() -> None:
+    first, second = DeadLetter.objects.order_by("id").values_list("id", flat=True)[:2]
+    run(first)
+    with pytest.raises(CommandError, match=rf"^2 not redriven, no dead letters or redriven before: {first}, 999999$"):
+        run(first, second, 999_999)
+    assert Message.objects.filter(redriven_from=second).exists()
+    assert run(first, second, "--reason", "refused") == "0 redriven\n"
+
+
 def test_the_answer_may_be_json() -> None:
     answer = json.loads(run("--reason", "failed", "--dry-run", "--format", "json"))
     assert (answer["version"], answer["matching"], answer["of"][0]) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tests.support.markdown import DOCS, blocks
@@ -32,12 +33,18 @@ def documented_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | 
     return [parameter for parameter in documented if parameter[0] != "self"]
 
 
+def factories(function: Any) -> list[Any]:
+    """The fields of a dataclass whose default a function makes."""
+    return [field for field in fields(function) if callable(field.default_factory)] if is_dataclass(function) else []
+
+
 def real_parameters(function: Any) -> list[tuple[str, bool, str | None]]:
+    made = {field.name: field.default_factory() for field in factories(function)}
     return [
         (
             parameter.name,
             parameter.kind is parameter.KEYWORD_ONLY,
-            None if parameter.default is parameter.empty else repr(parameter.default),
+            None if parameter.default is parameter.empty else repr(made.get(parameter.name, parameter.default)),
         )
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD

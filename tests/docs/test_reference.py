@@ -15,6 +15,7 @@ from django.db import connection
 from django_pgqueue import exceptions
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.doctor import EXAMINATIONS
+from django_pgqueue.models import DeadLetter
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
 from tests.support.markdown import DOCS, anchors, blocks, page, section
@@ -179,6 +180,18 @@ def test_every_error_is_there_with_its_sqlstate() -> None:
     for error in vars(exceptions).values():
         if isinstance(error, type) and issubclass(error, exceptions.PgQueueError):
             assert f"`{error.__name__}`" in page("docs/reference/errors.md")
+
+
+def test_every_reason_of_a_dead_letter_is_there() -> None:
+    """The admin lists them, too; the guide for incidents says what to do, unless a user chose the reason."""
+    text = DeadLetter._meta.get_field("reason").help_text.removesuffix(", or the handler's own word")
+    reasons = set(re.findall(r"\w+", text))
+    documented = section(page("docs/reference/errors.md"), "Reasons of dead letters")
+    assert set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)) == reasons
+    guide = section(page("docs/how-to/production.md"), "Dead letters and poison")
+    assert set(re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)) == reasons - {"rejected", "discarded"}
+    code = "\n".join(path.read_text() for path in files.PACKAGE.rglob("*.py"))
+    assert set(re.findall(r'\bReject\("(\w+)"', code)) <= reasons
 
 
 def test_every_word_of_the_glossary_is_in_its_place() -> None:

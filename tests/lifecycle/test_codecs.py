@@ -82,8 +82,8 @@ def test_many_and_pop(toy: Toy) -> None:
     assert sorted(delivery.payload for delivery in pop(limit=9)) == [0, 1, 2, 3]
 
 
-def test_no_payload_stays_none(toy: Toy) -> None:
-    enqueue("h")
+def test_the_payload_null_stays_null(toy: Toy) -> None:
+    enqueue("h", None)
     assert Message.objects.get().payload is None
     assert dequeue()[0].payload is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -96,6 +97,29 @@ def test_a_message_that_an_operator_discards_does_not_pause_its_channel():
     channel_set(channel="default", ordered=True, on_dead="pause")
     enqueue_backlog("default", 2)
     discard(dequeue(limit=10)[0].id)
+    assert numbers(dequeue(limit=10)) == [1]
+
+
+@pytest.mark.parametrize("before", [{"ordered": True}, {"on_dead": "pause"}, {}])
+def test_only_a_dead_letter_after_the_policy_was_set_pauses_the_channel(before: dict[str, Any]):
+    channel_set(channel="default", ordered=True)
+    enqueue_backlog("default", 3)
+    dead_letter(dequeue(limit=10), reason="refused")
+    channel_set(channel="default", **{"ordered": False, **before})
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    assert Channel.objects.get().paused_at is None
+    [second] = dequeue(limit=10)
+    assert second.payload == 1
+    dead_letter(second, reason="refused")
+    assert dequeue(limit=10) == []
+    assert Channel.objects.get().pause_reason == f"message {second.id} became a dead letter (refused)"
+
+
+def test_a_policy_that_is_set_by_the_orm_leaves_old_dead_letters_alone_too():
+    channel_set(channel="default", ordered=True)
+    enqueue_backlog("default", 2)
+    dead_letter(dequeue(limit=10), reason="refused")
+    Channel.objects.update(on_dead="pause")
     assert numbers(dequeue(limit=10)) == [1]
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.checks import CheckMessage
 from django.core.management import call_command
+from django.db import connection
 
+from django_pgqueue.checks.functions import reinstall
 from django_pgqueue.sql import files
 from tests.schema.test_checks import of_database
+from tests.support.sessions import Connect, one
 from tests.support.sql import sql, value
 
 
@@ -26,7 +30,8 @@ def test_a_missing_function() -> None:
     found = of_database()
     assert list(found) == ["pgqueue.E011"]
     assert "pgqueue_peek" in found["pgqueue.E011"].msg
-    assert "pgqueue_peek_v01.sql" in found["pgqueue.E011"].hint
+    repair(found, "pgqueue.E011")
+    assert of_database() == {}
 
 
 @pytest.mark.django_db
@@ -53,13 +58,12 @@ def test_a_second_function_of_the_same_name() -> None:
     assert list(of_database()) == ["pgqueue.E013"]
 
 
-def repair(found: dict[str, CheckMessage]) -> None:
+def repair(found: dict[str, CheckMessage], code: str) -> None:
     """Do as the hint says."""
-    assert list(found) == ["pgqueue.E018"]
-    statements = re.findall(r"((?:REVOKE|ALTER)[^;]+?)(?:; |\. Then)", found["pgqueue.E018"].hint)
-    assert len(statements) == 2
-    for statement in statements:
-        sql(statement)
+    assert list(found) == [code]
+    command = re.search(r'manage\.py shell -c "([^"]+)"', found[code].hint or "")
+    assert command
+    call_command("shell", "-v0", command=command[1])
 
 
 @pytest.mark.django_db
@@ -74,7 +78,7 @@ def repair(found: dict[str, CheckMessage]) -> None:
 )
 def test_a_function_with_other_rights_than_it_shall_have(change: str) -> None:
     sql(change.format("pgqueue_complete"))
-    repair(of_database())
+    repair(of_database(), "pgqueue.E018")
     assert of_database() == {}
 
 
@@ -92,15 +96,43 @@ def test_a_schema_in_which_every_role_may_create() -> None:
 
 @pytest.mark.parametrize("name", ["pgqueue_peek", "pgqueue_message_arrived", "pgqueue_dequeue_wait"])
 @pytest.mark.django_db
-def test_the_hint_for_a_changed_function_repairs_it(name: str) -> None:
-    """Its command by other means: psql would not see what this test changes."""
+def test_the_hint_for_a_changed_function_repairs_it_and_keeps_its_grants(name: str) -> None:
+    sql("CREATE ROLE reader")
+    sql(f"GRANT EXECUTE ON ROUTINE {name} TO reader")
     file = files.read_file("functions", name, files.latest_functions()[name])
-    replace = re.sub("^CREATE ", "CREATE OR REPLACE ", file, flags=re.MULTILINE)
-    sql(replace.replace("AS $$\n", "AS $$\n-- hot fix\n"))
-    assert "sed 's/^CREATE /CREATE OR REPLACE /'" in of_database()["pgqueue.E012"].hint
-    sql(replace)
-    if files.is_definer(name, files.latest_functions()[name]):
-        repair(of_database())
+    sql(re.sub("^CREATE ", "CREATE OR REPLACE ", file, flags=re.MULTILINE).replace("AS $$\n", "AS $$\n-- hot fix\n"))
+    repair(of_database(), "pgqueue.E012")
+    assert of_database() == {}
+    assert value("SELECT has_function_privilege('reader', %s::regproc, 'EXECUTE')", name)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_repair_of_a_function_never_leaves_it_without_its_search_path(connect: Connect) -> None:
+    """Nor open to every role: another session may call it at any moment."""
+    look_from_outside = """
+        SELECT prosecdef AND proconfig::text LIKE '%search_path=%'
+            AND NOT has_function_privilege('public', oid, 'EXECUTE')
+        FROM pg_proc WHERE proname = 'pgqueue_peek'
+    """
+    looks: list[bool] = []
+    other = connect(autocommit=True)
+
+    def look(execute: Any, statement: str, *given: Any) -> Any:
+        done = execute(statement, *given)
+        looks.append(one(other, look_from_outside))
+        return done
+
+    with connection.execute_wrapper(look):
+        reinstall("default", "pgqueue_peek")
+    assert len(looks) >= 4
+    assert all(looks)
+
+
+@pytest.mark.django_db
+def test_all_functions_that_a_restore_without_privileges_opened_are_repaired_at_once() -> None:
+    sql("GRANT EXECUTE ON ALL ROUTINES IN SCHEMA public TO PUBLIC")
+    assert list(of_database()) == ["pgqueue.E018"]
+    reinstall("default")
     assert of_database() == {}
 
 

@@ -19,7 +19,6 @@ class OrderedLane:
     holder       while it is ordered: the message that was delivered last, or waits for a shared limit since its turn
     last         the message that held it last; it may be the next one when nothing holds the channel
     next_at      the time of the bucket of its rate
-    stopped_by   the dead letter that has paused it last
     reason       of its pause: that dead letter, 0 for an operator or for both; None: it is not paused
     """
 
@@ -31,7 +30,6 @@ class OrderedLane:
     holder: int | None = None
     last: int | None = None
     next_at: int = 0
-    stopped_by: int | None = None
     reason: int | None = None
 
     def bucket(self, now: int) -> int:
@@ -65,24 +63,16 @@ class OrderedJob:
         return (-self.priority, self.due, self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A dead letter: the message, as it was then."""
-
-    job: OrderedJob
-    discarded: bool
-
-
 @dataclass(slots=True)
 class Ordered:
-    """All of it. ``paused``: handlers."""
+    """All of it. ``paused``: handlers. ``dead``: the dead letters, as the messages that they were."""
 
     now: int = 0
     shared: dict[int, SharedLimit] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)
     lanes: dict[str, OrderedLane] = field(default_factory=dict)
     jobs: dict[int, OrderedJob] = field(default_factory=dict)
-    dead: dict[int, Letter] = field(default_factory=dict)
+    dead: dict[int, OrderedJob] = field(default_factory=dict)
 
     def leased(self, lane: OrderedLane | None = None) -> list[OrderedJob]:
         return [job for job in self.jobs.values() if job.status == LEASED and (lane is None or job.lane is lane)]
@@ -163,21 +153,10 @@ class Ordered:
 
     def bury(self, job: OrderedJob, discarded: bool = False) -> None:
         del self.jobs[job.id]
-        self.dead[job.id] = Letter(job, discarded)
-        if not discarded:
-            self.stop(job.lane, job.id)
-
-    def stops(self, lane: OrderedLane, number: int | None) -> bool:
-        """Return whether this dead letter pauses the channel."""
-        letter = self.dead.get(number or 0)
-        return lane.ordered and lane.on_dead == "pause" and lane.stopped_by != number and (
-            letter is not None and not letter.discarded
-        )  # fmt: skip
-
-    def stop(self, lane: OrderedLane, number: int) -> None:
-        if self.stops(lane, number):
-            lane.reason = number if lane.reason is None else 0
-            lane.stopped_by = number
+        self.dead[job.id] = job
+        lane = job.lane
+        if lane.ordered and lane.on_dead == "pause" and not discarded:
+            lane.reason = job.id if lane.reason is None else 0
 
     def reschedule(self, job: OrderedJob, at: int, scheduled: bool) -> str:
         """``scheduled``: it waits for its time, or for a shared limit."""
@@ -193,12 +172,11 @@ class Ordered:
             job.lane.holder = None if job.lane.holder == job.id else job.lane.holder
         return "rescheduled"
 
-    def redrive(self, letter: Letter, new: int) -> None:
-        old = letter.job
+    def redrive(self, old: OrderedJob, new: int) -> None:
         del self.dead[old.id]
         lane = old.lane
         due = min(self.now, old.due - (not old.redriven)) if lane.ordered else self.now
-        if lane.stopped_by == old.id and lane.reason == old.id:
+        if lane.reason == old.id:
             lane.reason = None
         self.jobs[new] = OrderedJob(
             new, lane, old.handler, old.limits, old.priority, due, old.max_attempts, redriven=True

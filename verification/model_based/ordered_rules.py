@@ -160,10 +160,6 @@ class OrderedRules(RuleBasedStateMachine):
         for job in self.model.jobs.values():
             if job.waits and job.id not in before and job.lane.ordered:
                 self.model.set_aside(job, standing)
-        # A message may have died before the channel was to stop at it.
-        for (name,) in self.ask(PAUSED):
-            lane = self.model.lanes[name]
-            self.model.stop(lane, lane.last or 0 if lane.reason is None else 0)
         return len(answer)
 
     @rule(limit=st.sampled_from([1, 10]))
@@ -230,7 +226,7 @@ class OrderedRules(RuleBasedStateMachine):
     def redrive(self, pick: int) -> None:
         letters = list(self.model.dead.values())
         for letter in letters[pick % len(letters) :][:1] if letters else []:
-            [(_, new)] = self.ask(REDRIVE, letter.job.id)
+            [(_, new)] = self.ask(REDRIVE, letter.id)
             self.model.redrive(letter, new)
             self.advance(1)
 

@@ -188,7 +188,8 @@ ORDERED = (
     Defect(
         "a redriven message has no place in its ordered channel", "redrive_time", "p_channel.ordered AND", "false AND"
     ),
-    Defect("a redrive does not end the pause", "resume_redriven", "n.stopped_by = ANY (p_ids)", "false"),
+    Defect("a channel pauses at an old dead letter", "channel_changed", "IF v_stopping <> '{}' THEN", "IF false THEN"),
+    Defect("a redrive does not end the pause", "resume_redriven", "d.id = ANY (p_ids)", "false"),
     Defect(
         "a dead letter that was resumed pauses its channel again", "pause_at_dead",
         " AND c.stopped_by IS DISTINCT FROM u.id", "",

@@ -22,6 +22,7 @@ from django_pgqueue.sql.call import bounded_read
 CRITICAL_STATUS, UNKNOWN_STATUS = 2, 3
 STATEMENT_SECONDS = 30.0
 SHOWN_BREAKERS = 5
+LIMITS = ("max_age", "max_backlog", "max_dead", "max_limit_wait", "max_held", "max_open_breakers")
 
 
 def seconds(text: str) -> timedelta:
@@ -42,8 +43,8 @@ def count(text: str) -> int:
 
 class Command(BaseCommand):
     help = (
-        "Reports in one line whether the queues keep up, for monitors. Exit status 0: they do; 2: one does not; 3: the "
-        "database does not answer, or there is no such queue."
+        "Reports in one line whether the queues keep up, for monitors. Without a limit it checks nothing. Exit status "
+        "0: they do; 2: one does not; 3: the database does not answer, or there is no such queue."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -101,7 +102,8 @@ class Command(BaseCommand):
         problems = [problem for row in rows for problem in exceeded(row, **limits)]
         problems += [*waits_for_limits(shared, limits["max_limit_wait"]), *held_too_long(held, limits["max_held"])]
         problems += too_many_open(tripped, limits["max_open_breakers"])
-        as_text = health_as_text(rows, tripped, problems)
+        is_checked = any(limits[name] is not None for name in LIMITS)
+        as_text = health_as_text(rows, tripped, problems, is_checked=is_checked)
         self.stdout.write(health_as_json(rows, shared, held, tripped, problems) if form == "json" else as_text)
         if problems:
             sys.exit(CRITICAL_STATUS)
@@ -173,8 +175,10 @@ def health_as_json(
     return json.dumps(answer, indent=2, default=str)
 
 
-def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problems: list[str]) -> str:
-    """Return the answer as one line."""
+def health_as_text(
+    rows: list[QueueHealth], tripped: list[BreakerState], problems: list[str], *, is_checked: bool
+) -> str:
+    """Return the answer as one line. ``is_checked``: whether a limit was given."""
     if problems:
         return f"CRITICAL: {'; '.join(problems)}"
     ages = [row.oldest_age for row in rows if row.oldest_age is not None]
@@ -191,4 +195,5 @@ def health_as_text(rows: list[QueueHealth], tripped: list[BreakerState], problem
     unserved = [printable(row.queue) for row in rows if not row.workers and row.ready + row.waiting_for_limit]
     missing = f", no worker for {', '.join(unserved)}{missing}" if unserved else missing
     missing = f", paused: {', '.join(paused)}{missing}" if paused else missing
-    return f"OK: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s){oldest}{missing}"
+    status, hint = ("OK", "") if is_checked else ("UNCHECKED", ". Give a limit, such as --max-age 300.")
+    return f"{status}: {at_least}{sum(row.ready for row in rows)} ready in {len(rows)} queue(s){oldest}{missing}{hint}"

@@ -9,12 +9,13 @@ from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.management.acting import clock, errors_as_command_errors, payload, rate
 from django_pgqueue.management.database import queue_database
-from django_pgqueue.management.dead_letters import DeadLettersCommand, id_parts
+from django_pgqueue.management.dead_letters import FILTERS, DeadLettersCommand, id_parts
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.redaction import printable
 
 # Each batch is a transaction: locks are short, and finished batches stay done.
 BATCH_LETTERS = 500
+SHOWN_IDS = 20
 
 
 class Command(DeadLettersCommand):
@@ -35,16 +36,22 @@ class Command(DeadLettersCommand):
         if dry_run:
             self.describe(found, limit, form, "redriven")
             return
-        count = 0
+        done: set[int] = set()
         with errors_as_command_errors(using):
             begun_at = clock(using)
             for ids in id_parts(found, limit, BATCH_LETTERS):
-                times = paced(begun_at, given["rate"], count, len(ids))
+                times = paced(begun_at, given["rate"], len(done), len(ids))
                 try:
-                    count += len(redrive(ids, payload=given["payload"], times=times, using=using))
+                    done.update(redrive(ids, payload=given["payload"], times=times, using=using))
                 except PgQueueError as error:
-                    raise CommandError(f"{printable(str(error))}\n{count} redriven before that.") from error
-        self.answer(form, f"{count} redriven", {"dry_run": False, "redriven": count})
+                    raise CommandError(f"{printable(str(error))}\n{len(done)} redriven before that.") from error
+        self.answer(form, f"{len(done)} redriven", {"dry_run": False, "redriven": len(done)})
+        is_named = given["ids"] and limit is None and all(given[name] is None for name in FILTERS)
+        if left := sorted(set(given["ids"]) - done) if is_named else []:
+            raise CommandError(
+                f"{len(left)} not redriven, no dead letters or redriven before: {', '.join(map(str, left[:SHOWN_IDS]))}"
+                f"{'' if len(left) <= SHOWN_IDS else ' …'}"
+            )
 
 
 def paced(begun_at: datetime, per_second: float | None, before: int, count: int) -> list[datetime] | None:

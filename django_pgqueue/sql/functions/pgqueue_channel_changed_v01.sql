@@ -12,6 +12,7 @@ AS $$
 DECLARE
     v_changed bigint[];
     v_freed bigint[];
+    v_stopping bigint[];
 BEGIN
     IF EXISTS (SELECT FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id WHERE n.queue <> o.queue) THEN
         RAISE EXCEPTION 'a channel cannot move to another queue'
@@ -25,6 +26,16 @@ BEGIN
     DELETE FROM pgqueue_departure AS d
     USING new_channels AS n, old_channels AS o
     WHERE n.id = d.channel_id AND o.id = n.id AND (n.max_size IS NULL) <> (o.max_size IS NULL);
+
+    -- A channel that is to pause at dead letters from now on does not pause at an earlier one.
+    v_stopping := ARRAY(
+        SELECT n.id FROM new_channels AS n JOIN old_channels AS o ON o.id = n.id
+        WHERE n.ordered AND n.on_dead = 'pause' AND NOT (o.ordered AND o.on_dead = 'pause'));
+    IF v_stopping <> '{}' THEN
+        UPDATE pgqueue_channel AS c SET stopped_by = d.id
+        FROM pgqueue_lane AS l JOIN pgqueue_dead_letter AS d ON d.id = l.current_id
+        WHERE c.id = ANY (v_stopping) AND l.channel_id = c.id;
+    END IF;
 
     v_changed := ARRAY(
         SELECT n.id

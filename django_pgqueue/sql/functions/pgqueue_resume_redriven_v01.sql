@@ -17,9 +17,8 @@ BEGIN
     WHERE c.id = ANY (ARRAY(
         SELECT n.id
         FROM pgqueue_channel AS n
-        JOIN pgqueue_dead_letter AS d ON d.id = n.stopped_by
-        WHERE n.id = ANY (p_channel_ids) AND n.stopped_by = ANY (p_ids)
-            AND n.pause_reason = pgqueue_dead_pause_reason(d.id, d.reason)
-        FOR NO KEY UPDATE OF n SKIP LOCKED));
+        WHERE n.id = ANY (p_channel_ids) AND n.paused_at IS NOT NULL AND n.pause_reason = ANY (ARRAY(
+            SELECT pgqueue_dead_pause_reason(d.id, d.reason) FROM pgqueue_dead_letter AS d WHERE d.id = ANY (p_ids)))
+        FOR NO KEY UPDATE SKIP LOCKED));
 END;
 $$;

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue
+from django_pgqueue import channel_pause, channel_set, complete, dead_letter, dequeue, enqueue, limit_pause, limit_set
 from django_pgqueue.models import Worker
 from tests.admin.browser.chromium import Tab
 from tests.admin.browser.test_dashboard import PAGE, fill_dashboard
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,8 +35,10 @@ SEEN = """
 
 
 @pytest.fixture
-def _messages() -> None:
-    """With names as long as real ones, in each list."""
+def _messages() -> Iterator[None]:
+    """With names and ids as long as real ones, in each list."""
+    [(last,)] = sql("SELECT nextval('pgqueue_message_id_seq')")
+    sql("SELECT setval('pgqueue_message_id_seq', 123456789)")
     channel_set(channel=CHANNEL)
     for _ in range(12):
         enqueue(HANDLER, channel=CHANNEL)
@@ -54,7 +57,16 @@ def _messages() -> None:
         "archive": "outcome",
     }
     channel_set(channel=CHANNEL, **limits)
-    channel_set(channel=CHANNEL, queue=QUEUE, **limits)
+    channel_set(channel=CHANNEL, queue=QUEUE, ordered=True, on_dead="pause", **limits | {"max_concurrency": 1})
+    end = timezone.now() + timedelta(days=2)
+    channel_pause(channel=CHANNEL, queue=QUEUE, reason="message 4711123 became a dead letter (failed)", until=end)
+    limit_set("stripe.com/charges-of-all-customers", max_concurrency=20, rate="100/s burst 50", max_cost=100_000)
+    limit_pause("stripe.com/charges-of-all-customers", reason="down for maintenance", until=end)
+    enqueue(HANDLER, channel=CHANNEL, delay=timedelta(hours=1))
+    for _ in range(2):
+        enqueue(HANDLER, channel=CHANNEL, order_key="invoice-7")
+    yield
+    sql("SELECT setval('pgqueue_message_id_seq', %s)", last)
 
 
 @pytest.mark.usefixtures("_messages")
@@ -64,8 +76,9 @@ def _messages() -> None:
         ("archivedmessage", {"id", "outcome", "handler, channel", "attempts", "waited", "ran", "archived"}),
         ("deadletter", {"id", "redriven", "handler, channel", "reason", "attempts", "died"}),
         ("message/?status__exact=2", {"id", "status", "handler, channel", "attempts", "due", "lease"}),
-        ("worker", {"name", "alive", "state", "queues", "busy", "last heartbeat"}),
-        ("channel", {"name", "queue", "state", "ready", "leased", "scheduled", "limits"}),
+        ("worker", {"name", "alive", "state", "queues", "busy", "last heartbeat", "memory"}),
+        ("sharedlimit", {"name", "state", "places taken", "cost in flight", "tokens", "waiting", "rate"}),
+        ("channel", {"name, queue", "state", "ready", "leased", "waiting", "limits"}),
     ],
 )
 def test_the_columns_that_decide_are_seen(page: str, wanted: set[str], tab: Tab, site: str, log_in: LogIn) -> None:
