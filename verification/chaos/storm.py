@@ -206,7 +206,7 @@ def limit_queue(session: psycopg.Connection[Any], limit: int) -> None:
 def drained(session: psycopg.Connection[Any], within: float) -> bool:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
-        if not (session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (1,))[0]:
+        if session.execute("SELECT NOT EXISTS (SELECT FROM pgqueue_message)").fetchone() == (True,):
             return True
         time.sleep(0.05)
     return False

@@ -148,7 +148,7 @@ class Operator(Actor):
 
 
 class Reader(Actor):
-    """Reads archive and dead letters bit by bit, as the export does: by commit horizon."""
+    """Reads archive and dead letters bit by bit, as the export does: by commit horizon. The larger, the rarer."""
 
     pause = 0.1
 
@@ -162,7 +162,10 @@ class Reader(Actor):
 
     def look(self, *, last: bool) -> bool:
         call = self.recorder.invoke("read", last=last)
-        return bool(self.session.call(call, lambda session: self.read(session, call)))
+        began = time.monotonic()
+        done = bool(self.session.call(call, lambda session: self.read(session, call)))
+        self.pause = max(Reader.pause, 10 * (time.monotonic() - began))
+        return done
 
     def read(self, session: psycopg.Connection[Any], call: Call) -> bool:
         rows = session.execute(self.query, (self.horizon, self.horizon)).fetchall()
