@@ -96,7 +96,7 @@ def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Parqu
     Rows that only the lake has stay: the database deletes by retention. Raises PipelineError when a file of dead
     letters cannot be read, since it may have letters that the database has deleted.
     """
-    # Of a day that is empty in the database, nothing can be brought back: its files stay as they are.
+    # The files of a day that is empty in the database stay as they are: nothing can be brought back.
     compared = tuple(day for day in compare_days(source, connection, lake) if day.there)
     for day in compared:
         if day.table == "dead_letter" and day.unreadable:
