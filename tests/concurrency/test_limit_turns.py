@@ -133,7 +133,7 @@ def test_a_dequeue_of_another_queue_locks_no_limit(session: Session, business: S
     assert len(dequeue(session, 10)) == 2
 
 
-def test_a_promotion_goes_round_once_where_nobody_is_served(session: Session) -> None:
+def test_a_promotion_goes_round_once_if_its_channel_is_paused(session: Session) -> None:
     """It asked the same paused channel a hundred times."""
     wait_for_stripe(session)
     session.execute("SELECT pgqueue_channel_pause('default', 'a')")
