@@ -19,7 +19,7 @@ def test_a_waiting_message_gets_another_payload_and_keeps_its_place(payload):
     assert edit(first.id, payload) == "edited"
     assert [(delivery.id, delivery.payload) for delivery in dequeue(limit=2)] == [
         (first.id, payload),
-        (second.id, None),
+        (second.id, {}),
     ]
 
 

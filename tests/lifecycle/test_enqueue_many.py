@@ -96,8 +96,8 @@ def test_each_message_keeps_its_own_fields():
     )
     found = Message.objects.in_bulk([full.id, bare.id, delayed.id])
     assert message_fields(found[full.id]) == ("a", {"n": 1}, b"\x00", {"x": 1}, 3, 2, timedelta(seconds=9), "SCHEDULED")
-    assert message_fields(found[bare.id]) == ("b", None, None, None, 0, 5, None, "READY")
-    assert message_fields(found[delayed.id]) == ("c", None, None, None, 0, 5, None, "SCHEDULED")
+    assert message_fields(found[bare.id]) == ("b", {}, None, None, 0, 5, None, "READY")
+    assert message_fields(found[delayed.id]) == ("c", {}, None, None, 0, 5, None, "SCHEDULED")
     assert found[full.id].dequeue_at == later
 
 

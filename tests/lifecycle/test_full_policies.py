@@ -236,7 +236,7 @@ def test_all_or_none_drops_nothing_when_one_message_is_refused(policy: str):
         enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", channel="strict")])
     with refused(InvalidMessage):
         enqueue_many([NewMessage(handler="h"), NewMessage(handler="")])
-    assert (waiting(), dropped()) == ([1, None], [])
+    assert (waiting(), dropped()) == ([1, {}], [])
 
 
 @DROPPERS

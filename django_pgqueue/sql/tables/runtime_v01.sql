@@ -21,7 +21,8 @@
 --   10 milliseconds   margin after the time of a rate: next_due
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
---                pause: defer_unknown; a costly message keeps other queues from the room of its limit: promote_within
+--                pause: defer_unknown; a costly message keeps the others from the room of its limit: promote_within,
+--                limit_room, next_due
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
