@@ -105,6 +105,18 @@ def test_dequeues_write_nothing_until_there_is_enough_for_it(session: Session, s
     assert [lease.id for lease in dequeue(session, 10)] == [costly]
 
 
+def test_workers_ask_again_where_a_part_of_the_cost_is_free(session: Session) -> None:
+    limit_set(session, "gpt", max_cost=10)
+    for _ in range(6):
+        enqueue(session, "cheap", cost=2, limits=["gpt"])
+    held = [lease for _ in range(5) for lease in dequeue(session)]
+    assert dequeue(session) == []
+    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
+    complete(session, held[:2])
+
+    assert one(session, "SELECT pgqueue_is_contended('{default}')")
+
+
 @pytest.mark.parametrize("defect", COSTLY, ids=lambda defect: defect.name)
 def test_a_defect_lets_all_overtake_it(business: Session, defect: Defect) -> None:
     """The defect is rolled back with the transaction of this session."""

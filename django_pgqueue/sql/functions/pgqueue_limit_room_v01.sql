@@ -36,9 +36,9 @@ AS $$
         CASE WHEN p_limit.max_cost IS NOT NULL THEN greatest(p_limit.max_cost - o.cost, 0) END, t.tokens,
         coalesce(o.oldest, p_now) - interval '1 second', o.stale, s.spent, coalesce(r.turn, 0),
         coalesce(r.turn_left, 0), o.places, o.cost, r.awaited, r.saved_at,
-        r.saved_at > p_now - interval '1 second' AND (
+        (r.saved_at > p_now - interval '1 second' AND (
             p_limit.max_cost - o.cost < least(r.saved_for, p_limit.max_cost)
-            OR t.tokens < least(r.saved_for, p_limit.release_burst)) IS TRUE
+            OR t.tokens < least(r.saved_for, p_limit.release_burst))) IS TRUE
     FROM (SELECT p_limit.id AS limit_id) AS l
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = l.limit_id
     CROSS JOIN LATERAL (
