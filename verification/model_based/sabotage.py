@@ -188,7 +188,6 @@ ORDERED = (
     Defect(
         "a redriven message has no place in its ordered channel", "redrive_time", "p_channel.ordered AND", "false AND"
     ),
-    Defect("a channel pauses at an old dead letter", "channel_changed", "IF v_stopping <> '{}' THEN", "IF false THEN"),
     Defect("a redrive does not end the pause", "resume_redriven", "d.id = ANY (p_ids)", "false"),
     Defect(
         "a dead letter that was resumed pauses its channel again", "pause_at_dead",
