@@ -66,15 +66,8 @@ class ChannelAdmin(TenantAdmin):
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
     limits += ["ordered", "on_dead", "archive"]
-    now = [
-        "live_messages",
-        "settled_messages",
-        "paused_at",
-        "paused_until",
-        "pause_reason",
-        "released_at",
-        "created_at",
-    ]
+    now = ["live_messages", "settled_messages", "paused_at", "paused_until", "pause_reason"]
+    now += ["released_at", "created_at"]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
         return ChannelChangeList

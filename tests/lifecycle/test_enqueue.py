@@ -6,11 +6,10 @@ from decimal import Decimal
 from uuid import uuid4
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from django_pgqueue import (
-    Delivery,
     NewMessage,
     aenqueue,
     channel_set,
@@ -18,12 +17,9 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     enqueue_many,
-    handler,
-    schedule_run,
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
-from django_pgqueue.models import Channel, Message, Schedule
-from django_pgqueue.signals import message_created
+from django_pgqueue.models import Channel, Message
 from tests.support.messages import live
 from tests.support.moments import pass_time
 from tests.support.refusals import refusal, refused, rolled_back
@@ -50,46 +46,6 @@ def test_a_message_arrives_as_it_was_sent():
     assert (delivery.payload, delivery.body, delivery.headers) == ({"name": "Ada"}, b"\x00raw", {"trace": "abc"})
     assert (delivery.priority, delivery.max_attempts, delivery.attempt) == (7, 3, 1)
     assert live(sent.id, "backoff") == timedelta(seconds=2)
-
-
-@pytest.mark.usefixtures("handlers_restored")
-def test_a_message_without_a_payload_has_an_empty_object_however_it_is_enqueued():
-    @handler("h")
-    def take(delivery: Delivery): ...
-
-    channel = Channel.objects.get(name="default")
-    enqueue("h")
-    take.enqueue()
-    enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", limits=[])])
-    sql("SELECT pgqueue_enqueue('h')")
-    Message.objects.create(channel=channel, handler="h")
-    Message.objects.bulk_create([Message(channel=channel, handler="h")])
-    sql("INSERT INTO pgqueue_message (channel_id, handler) VALUES (%s, 'h')", channel.pk)
-    with connection.cursor() as cursor, cursor.copy("COPY pgqueue_message (channel_id, handler) FROM STDIN") as copy:
-        copy.write_row((channel.pk, "h"))
-    Schedule.objects.create(name="s", handler="h", cron="@daily")
-    schedule_run("s")
-    assert [delivery.payload for delivery in dequeue(limit=20)] == [{}] * 10
-
-
-def test_the_payload_none_is_null():
-    enqueue("h", None)
-    enqueue_many([NewMessage(handler="h", payload=None)])
-    assert [delivery.payload for delivery in dequeue(limit=2)] == [None, None]
-
-
-def test_each_message_without_a_payload_has_an_object_of_its_own():
-    def spoil(message: NewMessage, **given: object) -> None:
-        message.payload["spoilt"] = True
-
-    message_created.connect(spoil)
-    try:
-        enqueue("h")
-        enqueue_many([NewMessage(handler="h")])
-    finally:
-        message_created.disconnect(spoil)
-    enqueue("h")
-    assert [delivery.payload for delivery in dequeue(limit=3)] == [{}] * 3
 
 
 def test_dates_decimals_and_uuids_become_text():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tests.support.tables import empty_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from django_pgqueue.spark.lake import ParquetLake
     from django_pgqueue.spark.source import Source
     from tests.spark.object_store import ObjectStore
 
@@ -90,6 +92,25 @@ def database(dsn: str, connect: Connect) -> psycopg.Connection[Any]:
 def lake(tmp_path: Path) -> Path:
     """Where a lake may be made."""
     return tmp_path / "lake"
+
+
+@pytest.fixture
+def made(lake: Path) -> ParquetLake:
+    """A lake with three files of a day and one of the next."""
+    from django_pgqueue.spark.lake import ParquetLake
+    from tests.spark.test_compact import NEXT_DAY, add
+
+    made = ParquetLake.open(lake, create=True)
+    for n in range(3):
+        add(made, range(n * 10, n * 10 + 10))
+    add(made, range(30, 40), NEXT_DAY)
+    return made
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix of the bucket that no other test has."""
+    return f"lakes/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

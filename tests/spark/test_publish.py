@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,6 @@ from tests.support.sessions import Session as Database
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
 WRONG_KEY = b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
-
-
-@pytest.fixture
-def prefix() -> str:
-    """A prefix of the bucket that no other test has."""
-    return f"lakes/{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def made(lake: Path) -> ParquetLake:
-    """A lake with three files of a day and one of the next."""
-    made = ParquetLake.open(lake, create=True)
-    for n in range(3):
-        add(made, range(n * 10, n * 10 + 10))
-    add(made, range(30, 40), NEXT_DAY)
-    return made
 
 
 def test_the_copy_has_what_the_lake_has_and_nothing_is_uploaded_again(

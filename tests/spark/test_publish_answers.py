@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from django_pgqueue.spark.publish.store_errors import StoreAddress
 from django_pgqueue.spark.publish.target import Target, open_target
 from tests.spark.object_store import BUCKET, ObjectStore
 from tests.spark.published import check_copy, ids_by_commit, merge_all, publish
-from tests.spark.test_compact import NEXT_DAY, add
+from tests.spark.test_compact import add
 
 XML = "application/xml"
 SLOW_DOWN = ("503 Slow Down", XML, b"<Error><Code>SlowDown</Code><Message>Please reduce your rate.</Message></Error>")
@@ -29,21 +28,6 @@ DENIED = ("403 Forbidden", XML, b"<Error><Code>AccessDenied</Code><Message>Acces
 FAILED_LATE = ("200 OK", XML, b"<Error><Code>InternalError</Code><Message>We had a problem.</Message></Error>")
 # Larger than two parts of a multipart upload, whatever size the library chooses.
 LARGE_BYTES = 22_000_000
-
-
-@pytest.fixture
-def prefix() -> str:
-    return f"answers/{uuid.uuid4().hex}"
-
-
-@pytest.fixture
-def made(lake: Path) -> ParquetLake:
-    """A lake with three files of a day and one of the next."""
-    made = ParquetLake.open(lake, create=True)
-    for n in range(3):
-        add(made, range(n * 10, n * 10 + 10))
-    add(made, range(30, 40), NEXT_DAY)
-    return made
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,6 @@ from tests.spark.test_compact import NEXT_DAY, add
 # The requests of a publication that write, about: uploads, copies, a commit, deletions.
 REQUESTS = 20
 OLD, NEW = [*range(50)], [*range(60)]
-
-
-@pytest.fixture
-def prefix() -> str:
-    return f"kills/{uuid.uuid4().hex}"
 
 
 @pytest.fixture
