@@ -27,52 +27,14 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_bind import Bound, bind, by_name
 from django_pgqueue.lifecycle.enqueue_columns import Columns, columns_of, parameters
 from django_pgqueue.lifecycle.enqueue_context import in_context
+from django_pgqueue.lifecycle.enqueue_statements import MANY, ONE
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.limits import Limit
 from django_pgqueue.signals import message_created
-from django_pgqueue.sql.call import call, refusal_error
+from django_pgqueue.sql.call import refusal_error
 
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
-ONE = """
-SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
-    %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
-    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
-    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
-"""
-# The moment as text: see binding.py. chr(31): SEPARATOR. The usual answer, that all messages were created at one time,
-# is one row with all ids: a thousand rows would take the client and the server longer than their conversion does.
-MANY = """
-WITH answer AS MATERIALIZED (
-    SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
-        p_handlers => %(handler)s::text[],
-        p_payloads => string_to_array(%(payload)s::text, chr(31), '')::jsonb[],
-        p_channels => %(channel)s::text[],
-        p_queues => %(queue)s::text[],
-        p_bodies => %(body)s::bytea[],
-        p_headers => string_to_array(%(headers)s::text, chr(31), '')::jsonb[],
-        p_priorities => %(priority)s::integer[],
-        p_dequeue_ats => %(dequeue_at)s::timestamptz[],
-        p_delays => %(delay)s::interval[],
-        p_max_attempts => %(max_attempts)s::integer[],
-        p_backoffs => %(backoff)s::interval[],
-        p_backoff_factors => %(backoff_factor)s::float8[],
-        p_backoff_longests => %(backoff_longest)s::interval[],
-        p_dedupe_keys => %(dedupe_key)s::text[],
-        p_limits => string_to_array(%(limits)s::text, chr(31), '')::jsonb[],
-        p_costs => %(cost)s::integer[],
-        p_order_keys => %(order_key)s::text[],
-        p_create_channel => %(create_channel)s::boolean,
-        p_partial => %(partial)s::boolean,
-        p_wait => %(wait)s::interval)
-), alike AS (
-    SELECT array_agg(id)::text AS ids, min(created_at) AS created_at FROM answer
-    HAVING bool_and(outcome = 'created' AND dropped_ids IS NULL) AND min(created_at) = max(created_at)
-)
-SELECT ids, NULL AS id, NULL AS outcome, created_at::text, NULL AS dropped_ids, NULL AS refusal FROM alike
-UNION ALL
-SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal FROM answer WHERE NOT EXISTS (SELECT FROM alike)
-"""
 
 
 def enqueue(
@@ -136,8 +98,8 @@ def enqueue(
         if returned(on_refused):
             return not_enqueued(error)
         raise
-    [(id, outcome, created_at, dropped_ids, refusal)] = call(  # noqa: A001  (as everywhere)
-        database, ONE, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
+    [(id, outcome, created_at, dropped_ids, refusal)] = ONE.rows(  # noqa: A001  (as everywhere)
+        database, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
     )
     if refusal is not None:
         return refused(refusal, "", on_refused)
@@ -222,16 +184,7 @@ def bind_each(
 
 def call_many(columns: Columns, partial: bool, database: str) -> list[tuple[Any, ...]]:
     """Call pgqueue_enqueue_many, and return its rows. ``partial``: enqueue what is not refused."""
-    return call(
-        database,
-        MANY,
-        {
-            **parameters(columns),
-            "create_channel": settings.AUTO_CREATE_CHANNELS,
-            "partial": partial,
-            "wait": settings.ENQUEUE_WAIT,
-        },
-    )
+    return MANY.rows(database, (*parameters(columns), settings.AUTO_CREATE_CHANNELS, partial, settings.ENQUEUE_WAIT))
 
 
 def refused(refusal: str, prefix: str, on_refused: OnRefused) -> Enqueued:

@@ -112,12 +112,12 @@ def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
     }
 
 
-def parameters(columns: Columns) -> dict[str, Any]:
-    """Return the parameters of pgqueue_enqueue_many by the names of Bound.
+def parameters(columns: Columns) -> list[Any]:
+    """Return the parameters of pgqueue_enqueue_many in the order of Bound.
 
     A column without values, or with the default of the function alone, is None: the server is spared an array.
     """
-    return {name: parameter(name, columns[name]) if name in columns else None for name in Bound._fields}
+    return [parameter(name, columns[name]) if name in columns else None for name in Bound._fields]
 
 
 def parameter(name: str, values: Sequence[Any]) -> Any:

@@ -12,11 +12,10 @@ from typing import Any
 
 import psycopg
 from django.db import DatabaseError, connections
-from psycopg import generators
 from psycopg.adapt import Transformer
-from psycopg.pq import ExecStatus
 
 from django_pgqueue.sql.call import raise_known
+from django_pgqueue.sql.libpq import answer_of, prepare
 
 
 class RepeatedStatement:
@@ -52,26 +51,13 @@ class RepeatedStatement:
                     session.pgconn.send_query_prepared(self._name, given)
                 else:
                     session.pgconn.send_query_params(self._sql, given)
-                return self._answer(session)
+                return answer_of(session, self._transformer)
         except DatabaseError as error:
             raise_known(error, using)
 
     def _open(self, session: psycopg.Connection[Any]) -> None:
         self._session, self._prepared = None, False
         if session.prepare_threshold is not None:
-            session.pgconn.send_prepare(self._name, self._sql)
-            self._answer(session)
+            prepare(session, self._name, self._sql)
             self._prepared = True
         self._session, self._transformer = session, Transformer(session)
-
-    def _answer(self, session: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-        [result] = session.wait(generators.execute(session.pgconn))
-        if result.status == ExecStatus.TUPLES_OK:
-            self._transformer.set_pgresult(result)
-            rows: list[tuple[Any, ...]] = self._transformer.load_rows(0, result.ntuples, tuple)
-            # It would keep the last messages in memory until the next ones come.
-            self._transformer.set_pgresult(None)
-            return rows
-        if result.status == ExecStatus.COMMAND_OK:
-            return []
-        raise psycopg.errors.error_from_result(result, encoding=session.info.encoding)

@@ -12,7 +12,7 @@ import pytest
 from django_pgqueue import Delivery
 from django_pgqueue.worker.fetch import notifications
 from django_pgqueue.worker.fetch.notifications import Notifications
-from django_pgqueue.worker.fetch.producer import REST_SECONDS
+from django_pgqueue.worker.fetch.rest import REST_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.served import ServedQueues
@@ -32,7 +32,7 @@ def test_a_notified_worker_takes_one_message_first_and_then_the_others_at_once(q
     once.start()
     eventually(asleep)
     messages = scripts(2)
-    producer._rest_until = 0.0  # it has been quiet for long
+    producer._rest._until = 0.0  # it has been quiet for long
     producer.hear()
     once.join()
     began = time.monotonic()

@@ -19,6 +19,7 @@ from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.ear import Ear, OnBreaker, doze
 from django_pgqueue.worker.fetch.flood import Flood
 from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, Notifications
+from django_pgqueue.worker.fetch.rest import Rest
 from django_pgqueue.worker.fetch.upcoming import Upcoming
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
@@ -29,12 +30,6 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
 DRAIN_INTERVAL_SECONDS = 0.05
-# The time between looks while messages trickle in: a dequeue of several messages costs little more than that of one.
-# The processes of a supervisor share it: each looks less often, all of them together as often as one would.
-REST_SECONDS = 0.003
-# The time between the look for one message and that for more: only one thread runs at a time, and this leaves the turn
-# to the thread of the handler.
-HANDLER_FIRST_SECONDS = 0.0003
 # With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
 
@@ -74,10 +69,9 @@ class Producer:
         self._notifications = Notifications(options, served)
         self._flood = Flood()
         self._upcoming = Upcoming(options, served)
-        self._rest_seconds = REST_SECONDS * options.processes
-        self._contention = Contention(options.using, self._rest_seconds)
+        self._rest = Rest(options.processes)
+        self._contention = Contention(options.using, self._rest.shortest)
         self._turn = 0
-        self._rest_until = 0.0
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = Alarm()
@@ -142,7 +136,7 @@ class Producer:
 
         Raises the database's error.
         """
-        rested = self._rest()
+        rested = self._rest.take()
         # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
         if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
@@ -164,10 +158,7 @@ class Producer:
         single = notified and not rested and not self._options.once
         wanted = min(room, 1) if single else room
         found = self.look(wanted) if room else 0
-        if found < wanted:
-            self._rest_until = looked_at + self._rest_seconds
-        else:
-            self._rest_until = time.monotonic() + HANDLER_FIRST_SECONDS if single else 0.0
+        self._rest.looked(found, wanted, looked_at, single=single)
         if room:
             self._notifications.looked(found)
         self._flood.looked(found)
@@ -182,16 +173,6 @@ class Producer:
         else:
             self._doze(self._poll)
         return found
-
-    def _rest(self) -> bool:
-        """Wait for the rest of the time after a look that emptied the queues, so that messages come in groups.
-
-        Returns whether some of that time was left.
-        """
-        left = self._rest_until - time.monotonic()
-        if left > 0:
-            time.sleep(min(left, self._rest_seconds))
-        return left > 0
 
     def _log_paused(self) -> None:
         """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
@@ -237,7 +218,7 @@ class Producer:
             return
         if self._flood.may_go_on():
             # An announcement would cost each enqueuer a lock.
-            self._doze(self._flood.rest(self._rest_seconds))
+            self._doze(self._flood.rest(self._rest.shortest))
             return
         self._flood.rose = False
         # An enqueue that came before the announcement did not notify this worker.
