@@ -62,7 +62,7 @@ class CallerStatement:
             try:
                 return self._run(connection, session, parameters)
             except (DatabaseError, ValueError, OverflowError) as error:
-                # Somebody has sent DEALLOCATE ALL. It breaks an open transaction, so only the next one is saved.
+                # Other code has sent DEALLOCATE ALL. That breaks an open transaction, so only the next one is saved.
                 if not isinstance(error.__cause__, InvalidSqlStatementName):
                     raise_known(error, using)
                 runs = self._runs[session] = 0
