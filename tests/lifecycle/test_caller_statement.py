@@ -13,6 +13,7 @@ import pytest
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.db.backends.utils import CursorWrapper
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
@@ -35,6 +36,8 @@ ONE, MANY = ("pgqueue_enqueue",), ("pgqueue_enqueue_many",)
 def opened(transactional_db: None) -> Iterator[Open]:
     """A new connection "default" of this thread: `opened(prepare_threshold=None)`."""
     with ExitStack() as stack:
+        # The middleware set_local, which tests before may have imported, looks at the statements of new connections.
+        stack.enter_context(mock.patch.object(connection_created, "receivers", []))
 
         def open_connection(**options: Any) -> BaseDatabaseWrapper:
             before = connections["default"]

@@ -202,7 +202,7 @@ def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, mon
             stop.start()
             eventually(producer._wake.is_set)
 
-    monkeypatch.setattr(producer, "_rest", stop_now)
+    monkeypatch.setattr(producer._rest, "take", stop_now)
     producer.start()
     eventually(lambda: not producer._thread.is_alive(), seconds=30)
     stop.join()
