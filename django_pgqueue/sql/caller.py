@@ -26,7 +26,7 @@ from django_pgqueue.sql.libpq import answer_of, prepare
 
 # How often a session runs a statement by a cursor before it is prepared: many sessions end after one request.
 BY_CURSOR = 2
-# What is noted of a session that has prepared the statement, in place of the number of its runs.
+# This number of runs stands for a session that has prepared the statement.
 PREPARED = BY_CURSOR + 1
 PLAIN_CURSORS: tuple[object, ...] = (base.Cursor, base.ServerBindingCursor)
 
