@@ -204,6 +204,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_raise", 1),
         InstallFunction("pgqueue_raise_floors", 1),
         InstallFunction("pgqueue_reclaim", 1),
+        InstallFunction("pgqueue_receive", 1),
         InstallFunction("pgqueue_record_departures", 1),
         InstallFunction("pgqueue_record_outcomes", 1),
         InstallFunction("pgqueue_recount", 1),

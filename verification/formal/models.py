@@ -24,7 +24,7 @@ LOCKS: dict[str, Any] = {
 LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
     "EmptyReturns": True, "HeldNewsStay": True, "OnlyUntouched": True, "OneAtTheDoor": True, "FreshFloor": True,
-    "FloorSeesLocked": True,
+    "FloorSeesLocked": True, "LoneLeadsToOne": True, "LoneIsLocked": True,
 }  # fmt: skip
 TURNS: dict[str, Any] = {
     "Channels": "{a, b, c}", "Most": 2, "Weight": 1,
@@ -134,6 +134,8 @@ MODELS = (
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("a dequeue looks for more messages after the lock", "Line", "Found", FreshFloor=False),
     without("messages that others have locked count as left", "Line", "Found", FloorSeesLocked=False),
+    without("a lone arrival leads to one message", "Line", "Found", LoneLeadsToOne=False),
+    without("a lone arrival stays if its message is locked", "Line", "Found", LoneIsLocked=False),
     holds("turns", "Turns"),
     holds("turns of two messages", "Turns", Channels="{a, b}", Weight=2, Most=3),
     without("the line decides, whatever a message says", "Turns", "TwoTurns", LineDecides=False),

@@ -130,6 +130,16 @@ class QueueMachine(Moments):
             self.enqueue({**draft, "place": loud}, "delay")
             self.take_once("pop", "q", 1, SECOND)
 
+    @rule(drafts=st.lists(drafts, min_size=1, max_size=2), statements=st.sampled_from([1, 1, 2]), alike=st.booleans())
+    def come_alone(self, drafts: list[dict[str, Any]], statements: int, alike: bool) -> None:
+        """The line is emptied, then one statement brings a message or two, and another more urgent ones."""
+        self.take("pop", "q", 10, SECOND, 2)
+        place = drafts[0]["place"] if alike else None
+        sent = [{**draft, "place": place or draft["place"], "due": None, "key": None} for draft in drafts]
+        for step in range(statements):
+            self.fill([{**draft, "priority": draft["priority"] + step} for draft in sent])
+        self.take("dequeue", "q", 1, 15 * SECOND, 3)
+
     @rule(place=places, draft=drafts)
     def crowd(self, place: tuple[str, str], draft: dict[str, Any]) -> None:
         """A full channel refuses a message and a dead letter; then it has room."""

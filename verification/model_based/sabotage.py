@@ -49,6 +49,15 @@ BROUGHT_BACK = (
     Defect("messages that came back exceed the limit of the call", "dequeue_many", "p_limit - v_count);", "p_limit);"),
 )
 """Defects of a dequeue that brings back: the runs of `verification.chaos` have a sweep as well."""
+LONE = (
+    Defect("a lone arrival leads to more messages than one", "receive", "o.messages = 1", "true"),
+    Defect("a lone arrival is not the only one", "receive", "o.ctid <> n.ctid", "false"),
+    Defect("limits are not looked at for a lone message", "receive", " AND NOT pgqueue_is_limited(c)", ""),
+    Defect(
+        "an arrival goes without its lone message", "receive", "IF FOUND THEN", "IF FOUND OR v_arrival IS NULL THEN"
+    ),
+)  # fmt: skip
+"""Defects of the way that a lone message takes: the lines of `verification.chaos` are rarely empty."""
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
@@ -199,7 +208,7 @@ ORDERED = (
     ),
 )  # fmt: skip
 """Defects of ordered channels with limits, which their machine must notice."""
-OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *REFUSALS, *FULL, *ARCHIVE, *LIMITS, *KEYS, *ORDERED)
+OF_THE_MODEL = (*OPERATORS, *BROUGHT_BACK, *LONE, *REFUSALS, *FULL, *ARCHIVE, *LIMITS, *KEYS, *ORDERED)
 NOTICED = (
     "complete takes any token",
     "heartbeat takes any token",

@@ -6,8 +6,8 @@
 -- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find
 -- (pgqueue_dequeue_held). Before a look at an empty line, it brings back what can be served again; the many dequeues of
 -- idle consumers end there. A short line waits for nothing: arrivals that could wait may be of the same channels, and
--- come first. All lanes that come into an empty line are fresh. Other arrivals that can wait are folded about once in
--- eight messages, so that they need no ticker.
+-- come first; a lone message needs no lane (pgqueue_receive). All lanes that come into an empty line are fresh. Other
+-- arrivals that can wait are folded about once in eight messages, so that they need no ticker.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -45,8 +45,8 @@ BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits INTO v_line
-    FROM pgqueue_line(p_queue, v_now) AS n;
+    SELECT n.arrival_xid, n.late_xids, n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits
+    INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh THEN
         SELECT n.lazy OR n.due, n.expired OR n.scheduled OR n.waiting OR n.noted INTO v_fresh, v_back
@@ -57,42 +57,42 @@ BEGIN
         v_line.urgent := v_back OR v_line.guarded;
         PERFORM pgqueue_fold(p_queue, true, v_now) WHERE NOT v_line.urgent AND p_limit = 1;
     END IF;
-    IF v_line.guarded AND p_limit = 1 THEN
+    IF p_limit > 1 THEN
+        RETURN QUERY SELECT * FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back);
+        RETURN;
+    ELSIF v_line.guarded THEN
         RETURN QUERY SELECT d.* FROM pgqueue_dequeue_guarded(p_queue, p_lease, p_worker, v_back, v_line.lane_seq,
             v_line.fresh_seq, v_line.head, v_line.fresh_head, v_line.urgent, v_line.limits) AS d;
-    ELSIF p_limit > 1 THEN
-        RETURN QUERY SELECT * FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back);
-    END IF;
-    IF v_line.guarded OR p_limit > 1 THEN
         RETURN;
     ELSIF v_line.urgent THEN
-        PERFORM pgqueue_fold(p_queue, false, v_now);
-        IF v_line.head IS NULL THEN
-            PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;
-        END IF;
+        v_lane := pgqueue_receive(p_queue, v_now, v_line.arrival_xid, v_line.late_xids, v_line.head, v_line.fresh_head);
+        v_id := v_lane.id;
     END IF;
-    LOOP
-        SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
-            pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
-        INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
-            THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
-        ORDER BY l.seq LIMIT 1 FOR UPDATE OF l SKIP LOCKED;
-        EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL;
-        v_fresh := false;
-    END LOOP;
-    IF v_lane.limited OR v_lane.ahead < 2 THEN
-        v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
-    ELSIF v_lane.place IS NOT NULL THEN
-        SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
-        WHERE m.channel_id = v_lane.channel_id AND m.status = 1
-            AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
-        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
-        v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
-        UPDATE pgqueue_lane AS l
-        SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
-            fresh = v_fresh AND NOT v_lane.done, served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END
-        WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
+    IF v_id IS NULL THEN
+        LOOP
+            SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
+                pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
+            INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
+                THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
+            ORDER BY l.seq LIMIT 1 FOR UPDATE OF l SKIP LOCKED;
+            EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL;
+            v_fresh := false;
+        END LOOP;
+        IF v_lane.limited OR v_lane.ahead < 2 THEN
+            v_id := (pgqueue_take_turn(
+                p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
+        ELSIF v_lane.place IS NOT NULL THEN
+            SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+            v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
+            UPDATE pgqueue_lane AS l
+            SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
+                fresh = v_fresh AND NOT v_lane.done, served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END
+            WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
+        END IF;
     END IF;
     v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
     UPDATE pgqueue_message AS m

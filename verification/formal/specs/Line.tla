@@ -26,7 +26,9 @@ CONSTANTS
     OnlyUntouched,  \* FALSE: a lane stands in line, even if another session holds it
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
     FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
-    FloorSeesLocked \* FALSE: messages that others have locked are not seen as left
+    FloorSeesLocked,\* FALSE: messages that others have locked are not seen as left
+    LoneLeadsToOne, \* FALSE: a lone arrival goes with its first message, whatever else it leads to
+    LoneIsLocked    \* FALSE: a lone arrival goes, also if another session has locked its message
 
 VARIABLES
     message,   \* absent | quiet (enqueued without arrival, not committed) | ready | taken | done
@@ -48,6 +50,7 @@ Init ==
     /\ tx = [d \in Dequeues |-> Idle]
 
 Least(numbers) == CHOOSE n \in numbers : \A o \in numbers : n <= o
+First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
 Lower(a, b) == IF a < b THEN a ELSE b
 Ready == {m \in Messages : message[m] = "ready"}
 Keys(news) == {news_[1] : news_ \in news}
@@ -70,6 +73,14 @@ Enqueue(m) ==
     \/ /\ message[m] = "quiet"
        /\ message' = [message EXCEPT ![m] = "ready"]
        /\ UNCHANGED <<returns, arrivals, lanes, tx>>
+
+\* One statement brings all that are left: its arrival leads to the first of them.
+EnqueueMany ==
+    LET new == {m \in Messages : message[m] = "absent"} IN
+    /\ Cardinality(new) > 1
+    /\ message' = [m \in Messages |-> IF m \in new THEN "ready" ELSE message[m]]
+    /\ arrivals' = arrivals \cup {<<Least(new), 0>>}
+    /\ UNCHANGED <<returns, lanes, tx>>
 
 Return(m) ==
     /\ message[m] = "taken" /\ returns[m] < MaxReturns
@@ -96,6 +107,16 @@ LockNews(d) ==
     LET free == {news \in arrivals : \A e \in Others(d) : news \notin tx[e].news} IN
     /\ tx[d].at = "news"
     /\ Go(d, [tx[d] EXCEPT !.news = free, !.at = IF free = {} THEN "line" ELSE "lane"])
+
+\* A lone arrival goes with its message, without the lane (pgqueue_receive). That the line is empty is seen before.
+TakeLone(d) ==
+    /\ tx[d].at = "news" /\ Cardinality(arrivals) = 1
+    /\ \E news \in arrivals :
+        LET leads == {m \in Ready : m >= news[1]} IN
+        /\ \A e \in Others(d) : news \notin tx[e].news
+        /\ leads # {} /\ (LoneLeadsToOne => Cardinality(leads) = 1)
+        /\ (LoneIsLocked => Least(leads) \in FreeMessages(d))
+        /\ Go(d, [tx[d] EXCEPT !.news = {news}, !.eaten = TRUE, !.got = First({Least(leads)} \cap FreeMessages(d)), !.at = "end"])
 
 \* Another session has the lane, or is making it: the arrivals stay for the next call.
 LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
@@ -131,8 +152,6 @@ LockLane(d) ==
          [] tx[d].lane = NoLane /\ InLine(FreeLanes(d)) # {} ->
                 \E lane \in InLine(FreeLanes(d)) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "take"])
          [] OTHER -> Go(d, [tx[d] EXCEPT !.at = "shared"])
-
-First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
 
 Take(d) ==
     /\ tx[d].at = "take"
@@ -172,11 +191,12 @@ Rollback(d) ==
     /\ Go(d, Idle)
 
 Onward(d) ==
-    \/ Begin(d) \/ LockNews(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
+    \/ Begin(d) \/ LockNews(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
     \/ LockLane(d) \/ Take(d) \/ MoveFloor(d) \/ Share(d) \/ Commit(d)
 
 Next ==
     \/ \E m \in Messages : Look(m) \/ Enqueue(m) \/ Return(m) \/ Settle(m)
+    \/ EnqueueMany
     \/ \E d \in Dequeues : Onward(d) \/ Rollback(d)
 
 Spec == Init /\ [][Next]_vars

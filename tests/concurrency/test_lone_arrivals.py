@@ -1,0 +1,170 @@
+"""A lone arrival goes with its message: the dequeue writes no lane, and leaves nothing behind that leads nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.sessions import Session, column, one
+from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, retry, send, settle, tick
+
+ARRIVALS = "SELECT count(*) FROM pgqueue_arrival"
+LANES = "SELECT xmin::text || xmax::text FROM pgqueue_lane"
+
+
+def ids(session: Session, limit: int = 1) -> list[int]:
+    return [lease.id for lease in dequeue(session, limit)]
+
+
+def give_lane(session: Session, channel: str = "default") -> None:
+    """Give the channel a lane, which is empty now."""
+    fill(session, channel, 2)
+    drain(session)
+
+
+def test_a_lone_message_writes_no_lane(session: Session) -> None:
+    give_lane(session)
+    before = column(session, LANES)
+    for _ in range(20):
+        sent = enqueue(session)
+        assert ids(session) == [sent]
+        assert one(session, ARRIVALS) == 0
+    assert column(session, LANES) == before
+
+
+def test_a_channel_needs_no_lane_for_a_lone_message(session: Session) -> None:
+    sent = enqueue(session)
+    assert ids(session) == [sent]
+    assert column(session, LANES) == []
+
+
+def test_a_message_that_comes_back_is_found_again(session: Session) -> None:
+    enqueue(session)
+    for attempt in range(1, 4):
+        [lease] = dequeue(session)
+        assert lease.attempts == attempt
+        retry(session, [lease])
+    [lease] = dequeue(session)
+    assert settle(session, [lease]) == [lease.id]
+    assert ids(session) == []
+
+
+def test_all_messages_of_one_enqueue_are_found(session: Session) -> None:
+    fill(session, "default", 3)
+    assert len([found for _ in range(4) for found in ids(session)]) == 3
+
+
+def test_a_message_behind_a_locked_one_keeps_its_arrival(session: Session, business: Session) -> None:
+    """Two messages have one arrival: who takes the second must not take the arrival of the first with it."""
+    fill(session, "default", 2)
+    first = one(business, "SELECT id FROM pgqueue_message ORDER BY id LIMIT 1 FOR UPDATE")
+    [second] = ids(session)
+    assert second > first
+    business.rollback()
+    assert ids(session) == [first]
+
+
+def test_a_locked_message_keeps_its_arrival(session: Session, business: Session) -> None:
+    sent = enqueue(session)
+    business.execute("SELECT FROM pgqueue_message FOR UPDATE")
+    assert ids(session) == []
+    business.rollback()
+    assert ids(session) == [sent]
+
+
+def test_a_dequeue_that_is_rolled_back_gives_the_message_back(session: Session, business: Session) -> None:
+    sent = enqueue(session)
+    assert ids(business) == [sent]
+    assert ids(session) == []
+    business.rollback()
+    assert ids(session) == [sent]
+
+
+def test_a_dequeue_locks_no_message_that_it_leaves(session: Session, business: Session) -> None:
+    first, urgent = enqueue(session), enqueue(session, priority=1)
+    assert ids(business) == [urgent]
+    free = column(session, "SELECT id FROM pgqueue_message FOR UPDATE SKIP LOCKED")
+    assert free == [first]
+
+
+def test_an_arrival_that_can_wait_is_not_overtaken(session: Session, business: Session) -> None:
+    """Its enqueue saw a lane that led to it; the lane was emptied before it committed."""
+    first = enqueue(session)
+    fill(session, "default", 1)
+    assert ids(session) == [first]
+    earlier = enqueue(business)
+    drain(session)
+    later = enqueue(session)
+    business.commit()
+    assert [ids(session), ids(session)] == [[earlier], [later]]
+
+
+def test_an_arrival_that_committed_late_is_not_overtaken(session: Session, business: Session) -> None:
+    give_lane(session)
+    earlier = enqueue(business, priority=5)
+    tick(session, 3)
+    later = enqueue(session)
+    business.commit()
+    assert [ids(session), ids(session)] == [[earlier], [later]]
+
+
+def test_a_limit_of_its_channel_holds(session: Session) -> None:
+    make_channel(session, "narrow", max_concurrency=1)
+    first = enqueue(session, "narrow")
+    [lease] = dequeue(session)
+    second = enqueue(session, "narrow")
+    assert [lease.id, *ids(session)] == [first]
+    settle(session, [lease])
+    assert ids(session) == [second]
+
+
+def test_a_pause_of_its_channel_holds(session: Session) -> None:
+    sent = enqueue(session)
+    session.execute("SELECT pgqueue_channel_pause('default', 'default')")
+    assert ids(session) == []
+    session.execute("SELECT pgqueue_channel_resume('default', 'default')")
+    assert ids(session) == [sent]
+
+
+def test_a_shared_limit_holds(session: Session) -> None:
+    limit_set(session, "stripe", max_concurrency=1)
+    [first] = send(session, "default")
+    [lease] = dequeue(session)
+    [second] = send(session, "default")
+    assert [lease.id, *ids(session)] == [first]
+    settle(session, [lease])
+    assert ids(session) == [second]
+
+
+def test_an_order_key_holds(session: Session) -> None:
+    first = enqueue(session, order_key="k")
+    [lease] = dequeue(session)
+    second = enqueue(session, order_key="k")
+    assert [lease.id, *ids(session)] == [first]
+    settle(session, [lease])
+    assert ids(session) == [second]
+
+
+@pytest.mark.parametrize("lane", [False, True], ids=["without a lane", "with a lane"])
+def test_a_limit_that_comes_later_counts_the_lease(session: Session, lane: bool) -> None:
+    make_channel(session, "a")
+    if lane:
+        give_lane(session, "a")
+    enqueue(session, "a")
+    [lease] = dequeue(session)
+    make_channel(session, "a", max_concurrency=1)
+    second = enqueue(session, "a")
+    assert ids(session) == []
+    settle(session, [lease])
+    assert ids(session) == [second]
+
+
+def test_channels_whose_time_has_come_are_served_between_lone_messages(session: Session) -> None:
+    """No tick runs here, and each dequeue finds a lone message. One in eight looks at what else could be served."""
+    make_channel(session, "slow", release_interval="1 ms", release_burst=1)
+    fill(session, "slow", 2)
+    served = [lease.channel for lease in dequeue(session)]
+    session.execute("SELECT pg_sleep(0.01)")
+    for _ in range(200):
+        enqueue(session)
+        served += [lease.channel for lease in dequeue(session)]
+    assert served.count("slow") == 2
