@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Connect, Session, column, one, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, retry, send, settle, tick
 
 ARRIVALS = "SELECT count(*) FROM pgqueue_arrival"
-LANES = "SELECT xmin::text || xmax::text FROM pgqueue_lane"
+LANES = "SELECT ctid::text || xmin::text FROM pgqueue_lane"
+LEASED = "SELECT count(*) FROM pgqueue_message WHERE status = 2"
 
 
 def ids(session: Session, limit: int = 1) -> list[int]:
@@ -21,8 +25,12 @@ def give_lane(session: Session, channel: str = "default") -> None:
     drain(session)
 
 
-def test_a_lone_message_writes_no_lane(session: Session) -> None:
+@pytest.fixture(autouse=True)
+def lane(session: Session) -> None:
     give_lane(session)
+
+
+def test_a_lone_message_writes_no_lane(session: Session) -> None:
     before = column(session, LANES)
     for _ in range(20):
         sent = enqueue(session)
@@ -31,10 +39,12 @@ def test_a_lone_message_writes_no_lane(session: Session) -> None:
     assert column(session, LANES) == before
 
 
-def test_a_channel_needs_no_lane_for_a_lone_message(session: Session) -> None:
-    sent = enqueue(session)
+def test_a_channel_gets_its_lane_with_its_first_message(session: Session) -> None:
+    make_channel(session, "new")
+    lanes = len(column(session, LANES))
+    sent = enqueue(session, "new")
     assert ids(session) == [sent]
-    assert column(session, LANES) == []
+    assert len(column(session, LANES)) == lanes + 1
 
 
 def test_a_message_that_comes_back_is_found_again(session: Session) -> None:
@@ -99,7 +109,6 @@ def test_an_arrival_that_can_wait_is_not_overtaken(session: Session, business: S
 
 
 def test_an_arrival_that_committed_late_is_not_overtaken(session: Session, business: Session) -> None:
-    give_lane(session)
     earlier = enqueue(business, priority=5)
     tick(session, 3)
     later = enqueue(session)
@@ -144,18 +153,63 @@ def test_an_order_key_holds(session: Session) -> None:
     assert ids(session) == [second]
 
 
-@pytest.mark.parametrize("lane", [False, True], ids=["without a lane", "with a lane"])
-def test_a_limit_that_comes_later_counts_the_lease(session: Session, lane: bool) -> None:
-    make_channel(session, "a")
-    if lane:
-        give_lane(session, "a")
-    enqueue(session, "a")
-    [lease] = dequeue(session)
-    make_channel(session, "a", max_concurrency=1)
-    second = enqueue(session, "a")
+@pytest.mark.parametrize("limits", [{"max_concurrency": 1}, {"release_interval": "1 hour"}, {"ordered": True}], ids=str)
+def test_a_limit_that_comes_during_the_dequeue_holds(
+    session: Session, business: Session, limits: dict[str, Any]
+) -> None:
+    """No other dequeue knows of the lease yet."""
+    enqueue(session)
+    [lease] = dequeue(business)
+    make_channel(session, "default", **limits)
+    enqueue(session, priority=5)
     assert ids(session) == []
+    business.commit()
+    ids(session)
+    assert one(session, LEASED) == 1 or "release_interval" in limits
     settle(session, [lease])
-    assert ids(session) == [second]
+
+
+def test_a_shared_limit_that_comes_during_the_dequeue_holds(
+    session: Session, other: Session, business: Session
+) -> None:
+    make_channel(session, "b")
+    enqueue(session)
+    [lease] = dequeue(business)
+    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
+    second = enqueue(session, "b")
+    assert ids(other) == []
+    business.commit()
+    assert ids(other) == []
+    settle(session, [lease])
+    assert ids(other) == [second]
+
+
+def test_a_message_that_came_into_the_line_meanwhile_is_not_overtaken(
+    session: Session, other: Session, business: Session, connect: Connect
+) -> None:
+    """The first look shows an empty line. Before the next one, another dequeue folds the first message of the channel."""
+    for name in "ab":
+        make_channel(session, name)
+        give_lane(session, name)
+    enqueue(session, "a")
+    first = enqueue(session, "b")
+    later = enqueue(business, "b")
+    wait = "PERFORM pg_advisory_lock(4711), pg_advisory_unlock(4711) WHERE current_setting('x.hold', true) = 'on'"
+    source = one(session, "SELECT pg_get_functiondef('pgqueue_receive'::regproc)")
+    session.execute(source.replace("BEGIN", f"BEGIN {wait};", 1))
+    try:
+        session.execute("SELECT pg_advisory_lock(4711)")
+        other.execute("SET x.hold = 'on'; SET lock_timeout = 0")
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(ids, other)
+            wait_for_lock(session, other)
+            assert [lease.channel for lease in dequeue(connect(autocommit=True))] == ["a"]
+            business.commit()
+            session.execute("SELECT pg_advisory_unlock(4711)")
+            assert held.result(60) == [first]
+    finally:
+        session.execute(source)
+    assert ids(session) == [later]
 
 
 def test_channels_whose_time_has_come_are_served_between_lone_messages(session: Session) -> None:

@@ -39,6 +39,14 @@ def full_that_drops(session: Session) -> None:
         enqueue(session, "newest", priority=priority)
 
 
+def lone(session: Session) -> list[Lease]:
+    """Serve one message of a queue that has no other."""
+    enqueue(session, "lone", "lone")
+    leases = dequeue(session, queue="lone")
+    assert len(leases) == 1
+    return leases
+
+
 class Waiting(NamedTuple):
     id: int
 
@@ -87,6 +95,7 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
         lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
         lambda s, _: tick(s),
     ),
+    "dequeue a lone message": (lambda s: make_channel(s, "lone", "lone"), lambda s, _: [lone(s) for _ in range(3)]),
 }
 # Not often, and by people: an index where there is something to search, no promise about a small table.
 OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {

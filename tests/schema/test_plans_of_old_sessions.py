@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.schema.calls import VERBS, RecordPlans, make_channels, nodes, plans_of
+from tests.schema.calls import VERBS, RecordPlans, lone, make_channels, nodes, plans_of
 from tests.support.databases import migrated
 from tests.support.sessions import Session
-from tests.support.verbs import dequeue, enqueue, retry, settle, tick
+from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
 
 pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
 
@@ -52,6 +52,7 @@ def database(
                 # New statistics would repair the plans in a while.
                 session.execute(f"ALTER TABLE pgqueue_{table} SET (autovacuum_enabled = false)")
             make_channels(session, CHANNELS)
+            make_channel(session, "lone", "lone")
             tick(session)
             if request.param == "vacuumed":
                 session.execute("VACUUM ANALYZE")
@@ -88,6 +89,7 @@ def churn(session: Session) -> None:
             settle(session, leases)
         else:
             retry(session, leases)
+        settle(session, lone(session))
         if cycle % TICK_EVERY == 0:
             tick(session)
     for place in range(4):

@@ -134,7 +134,7 @@ MODELS = (
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("a dequeue looks for more messages after the lock", "Line", "Found", FreshFloor=False),
     without("messages that others have locked count as left", "Line", "Found", FloorSeesLocked=False),
-    without("a lone arrival leads to one message", "Line", "Found", LoneLeadsToOne=False),
+    without("a lone arrival leads to one message", "Line", "Found", LoneLeadsToOne=False, Messages="{1, 2, 3}"),
     without("a lone arrival stays if its message is locked", "Line", "Found", LoneIsLocked=False),
     holds("turns", "Turns"),
     holds("turns of two messages", "Turns", Channels="{a, b}", Weight=2, Most=3),

@@ -67,7 +67,7 @@ def test_every_guard_is_removed_once() -> None:
 
 WIDE: dict[str, dict[str, Any]] = {
     "Lease": {"Messages": "{m1}", "Cancels": True, "MaxFailovers": 1, "Supervised": True},
-    "Line": {"Messages": "{1}", "MaxReturns": 1},
+    "Line": {"MaxReturns": 1},
     "Turns": {"Channels": "{a, b}", "Weight": 2},
     "Keys": {"Messages": "{1, 2}"},
     "LockOrder": {"MaxCalls": 1},

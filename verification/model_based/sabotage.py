@@ -50,11 +50,12 @@ BROUGHT_BACK = (
 )
 """Defects of a dequeue that brings back: the runs of `verification.chaos` have a sweep as well."""
 LONE = (
-    Defect("a lone arrival leads to more messages than one", "receive", "o.messages = 1", "true"),
-    Defect("a lone arrival is not the only one", "receive", "o.ctid <> n.ctid", "false"),
+    Defect("a lone arrival leads to more messages than one", "receive", "HAVING count(*) = 1", "HAVING count(*) > 0"),
+    Defect("a lone arrival is not the only one", "receive", "o.ctid <> a.place", "false"),
     Defect("limits are not looked at for a lone message", "receive", " AND NOT pgqueue_is_limited(c)", ""),
     Defect(
-        "an arrival goes without its lone message", "receive", "IF FOUND THEN", "IF FOUND OR v_arrival IS NULL THEN"
+        "an arrival goes without its lone message", "receive", "IF FOUND THEN\n            DELETE",
+        "IF v_arrival IS NOT NULL THEN\n            DELETE",
     ),
 )  # fmt: skip
 """Defects of the way that a lone message takes: the lines of `verification.chaos` are rarely empty."""

@@ -141,10 +141,24 @@ class Back:
         assert model.doubt or not model.due(self.queue), "all that is due is promoted"
 
 
+def begun(model: Model, channel: Channel) -> set[int]:
+    """Return the messages that may hold an ordered channel since a turn that the model cannot see.
+
+    They were leased before the channel was ordered, and failed since. The first of them holds the channel from the next
+    turn on, also when more urgent ones come afterwards.
+    """
+    if not channel.ordered or model.current.get(channel.id) in model.messages:
+        return set()
+    return {message.id for message in model.ready(channel.id) if message.held_until is not None}
+
+
 def serve(model: Model, channel: Channel, lease: int, answer: Sequence[Lease]) -> None:
     room = may(model, channel)
     assert len(answer) <= room, f"channel {channel.name} was given {len(answer)} and may have {room}"
-    first = model.ready(channel.id)[: len(answer)]
+    ready = model.ready(channel.id)
+    if answer and answer[0].id in begun(model, channel):
+        ready.sort(key=lambda message: message.id != answer[0].id)
+    first = ready[: len(answer)]
     assert [got.id for got in answer] == [message.id for message in first], "in the order of the channel"
     for message, got in zip(first, answer, strict=True):
         assert message.dequeue_at <= model.latest, "not before its time"

@@ -3,12 +3,12 @@
 --   pgqueue_receive, pgqueue_sweep, pgqueue_take, pgqueue_take_by_share, pgqueue_tick.
 -- p_lazy: the arrivals that can wait, and the lanes whose time has come at p_now; else the arrivals that cannot wait,
 -- and those of transactions that committed late.
--- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and about 200
---   channels.
+-- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and stops after
+--   the thousand in which it passes 200 channels.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
 -- No wake-up is missed: an arrival is deleted only under the lock of its lane, or when it changes nothing there and no
--- transaction has locked the lane since its last turn, or with its only message (pgqueue_receive); and what becomes
--- visible later is an arrival of its own.
+-- transaction has locked the lane since its last turn; and a message that becomes visible later has an arrival of its
+-- own.
 CREATE FUNCTION pgqueue_fold(p_queue text, p_lazy boolean, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -108,15 +108,24 @@ LockNews(d) ==
     /\ tx[d].at = "news"
     /\ Go(d, [tx[d] EXCEPT !.news = free, !.at = IF free = {} THEN "line" ELSE "lane"])
 
-\* A lone arrival goes with its message, without the lane (pgqueue_receive). That the line is empty is seen before.
-TakeLone(d) ==
+\* Beside the way through LockNews: a lone arrival goes with its message, under the lock of its lane, which is empty and
+\* stays as it is (pgqueue_receive). That nothing stands in the line is seen before.
+LockLone(d) ==
     /\ tx[d].at = "news" /\ Cardinality(arrivals) = 1
-    /\ \E news \in arrivals :
-        LET leads == {m \in Ready : m >= news[1]} IN
+    /\ \E news \in arrivals, lane \in FreeLanes(d) :
         /\ \A e \in Others(d) : news \notin tx[e].news
-        /\ leads # {} /\ (LoneLeadsToOne => Cardinality(leads) = 1)
-        /\ (LoneIsLocked => Least(leads) \in FreeMessages(d))
-        /\ Go(d, [tx[d] EXCEPT !.news = {news}, !.eaten = TRUE, !.got = First({Least(leads)} \cap FreeMessages(d)), !.at = "end"])
+        /\ lane.floor = NoFloor
+        /\ Go(d, [tx[d] EXCEPT !.news = {news}, !.lane = lane, !.at = "lone"])
+
+TakeLone(d) ==
+    LET leads == {m \in Ready : m >= Least(Keys(tx[d].news))}
+        takes == {m \in leads : LoneLeadsToOne => Cardinality(leads) = 1}
+        free == First(takes) \cap FreeMessages(d)
+    IN
+    /\ tx[d].at = "lone"
+    /\ IF takes = {} \/ (LoneIsLocked /\ free = {})
+       THEN Go(d, [tx[d] EXCEPT !.at = "fold"])
+       ELSE Go(d, [tx[d] EXCEPT !.got = free, !.eaten = TRUE, !.at = "end"])
 
 \* Another session has the lane, or is making it: the arrivals stay for the next call.
 LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
@@ -191,7 +200,7 @@ Rollback(d) ==
     /\ Go(d, Idle)
 
 Onward(d) ==
-    \/ Begin(d) \/ LockNews(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
+    \/ Begin(d) \/ LockNews(d) \/ LockLone(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
     \/ LockLane(d) \/ Take(d) \/ MoveFloor(d) \/ Share(d) \/ Commit(d)
 
 Next ==
