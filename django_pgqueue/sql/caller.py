@@ -1,4 +1,4 @@
-"""Run a statement on the connection of a caller, in its transaction, and let the server parse it once per session.
+"""Run a statement on the connection of a caller, in its transaction, and prepare it at its third run in a session.
 
 Parsing and planning a call of a function with 19 parameters takes the server a quarter of the time of the call, and
 the cursors of Django and psycopg take the client two thirds of its own.
@@ -26,7 +26,7 @@ from django_pgqueue.sql.libpq import answer_of, prepare
 
 # How often a session runs a statement by a cursor before it is prepared: many sessions end after one request.
 BY_CURSOR = 2
-# This number of runs stands for a session that has prepared the statement.
+# This number of runs marks a session that has prepared the statement.
 PREPARED = BY_CURSOR + 1
 PLAIN_CURSORS: tuple[object, ...] = (base.Cursor, base.ServerBindingCursor)
 
@@ -63,9 +63,10 @@ class CallerStatement:
             try:
                 return self._run(connection, session, parameters)
             except (DatabaseError, ValueError, OverflowError) as error:
-                # Other code has sent DEALLOCATE ALL. That breaks an open transaction, so only the next one is saved.
                 if not isinstance(error.__cause__, InvalidSqlStatementName):
                     raise_known(error, using)
+                # Other code has sent DEALLOCATE ALL. An open transaction is broken by the error, and the next one
+                # prepares the statement anew; outside of transactions it runs once more here.
                 runs = self._runs[session] = 0
                 if connection.in_atomic_block or not session.autocommit:
                     raise
@@ -90,8 +91,11 @@ class CallerStatement:
 
 
 def may_pass(connection: BaseDatabaseWrapper, session: psycopg.Connection[Any]) -> bool:
-    """Return whether a statement may pass the cursor by: the options of the project and its tools leave the statements
-    alone, no log or wrapper sees them, and the transaction has begun, which is the cursor's part."""
+    """Return whether a statement can be sent without a cursor.
+
+    It can if no log, wrapper or tracing tool has to see it, the options of the project leave statements alone, and
+    BEGIN has been sent, which only the cursor does.
+    """
     if connection.execute_wrappers or connection.queries_logged:
         return False
     if "prepare_threshold" in connection.settings_dict["OPTIONS"] or is_watched(session):

@@ -32,7 +32,7 @@ def answer_of(session: psycopg.Connection[Any], transformer: abc.Transformer) ->
     if result.status == ExecStatus.TUPLES_OK:
         transformer.set_pgresult(result)
         rows: list[tuple[Any, ...]] = transformer.load_rows(0, result.ntuples, tuple)
-        # It would keep the last messages in memory until the next ones come.
+        # The transformer would keep the last messages in memory until the next ones come.
         transformer.set_pgresult(None)
         return rows
     if result.status == ExecStatus.COMMAND_OK:

@@ -64,7 +64,7 @@ def test_all_messages_of_one_enqueue_are_found(session: Session) -> None:
 
 
 def test_a_message_behind_a_locked_one_keeps_its_arrival(session: Session, business: Session) -> None:
-    """Two messages have one arrival: who takes the second must not take the arrival of the first with it."""
+    """Two messages have one arrival: a dequeue that takes the second must leave it for the first."""
     fill(session, "default", 2)
     first = one(business, "SELECT id FROM pgqueue_message ORDER BY id LIMIT 1 FOR UPDATE")
     [second] = ids(session)
@@ -187,7 +187,7 @@ def test_a_shared_limit_that_comes_during_the_dequeue_holds(
 def test_a_message_that_came_into_the_line_meanwhile_is_not_overtaken(
     session: Session, other: Session, business: Session, connect: Connect
 ) -> None:
-    """The first look shows an empty line. Before the next one, another dequeue folds the first message of the channel."""
+    """The first look shows an empty line. Before the next one, another dequeue folds the first message."""
     for name in "ab":
         make_channel(session, name)
         give_lane(session, name)

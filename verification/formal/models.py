@@ -23,7 +23,7 @@ LOCKS: dict[str, Any] = {
 }  # fmt: skip
 LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
-    "EmptyReturns": True, "HeldNewsStay": True, "OnlyUntouched": True, "OneAtTheDoor": True, "FreshFloor": True,
+    "EmptyReturns": True, "HeldArrivalsStay": True, "OnlyUntouched": True, "OneAtTheDoor": True, "FreshFloor": True,
     "FloorSeesLocked": True, "LoneLeadsToOne": True, "LoneIsLocked": True,
 }  # fmt: skip
 TURNS: dict[str, Any] = {
@@ -129,7 +129,7 @@ MODELS = (
     without("an enqueue always leaves an arrival", "Line", "Found", AlwaysTells=False),
     without("an arrival brings an empty lane back", "Line", "Found", EmptyReturns=False),
     without("a message that comes back leaves an arrival", "Line", "Found", ReturnsTell=False, MaxReturns=1),
-    without("arrivals of a held lane stay", "Line", "Found", HeldNewsStay=False),
+    without("arrivals of a held lane stay", "Line", "Found", HeldArrivalsStay=False),
     without("arrivals of a lane that stands in line go, if it is not locked", "Line", "Found", OnlyUntouched=False),
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("a dequeue looks for more messages after the lock", "Line", "Found", FreshFloor=False),

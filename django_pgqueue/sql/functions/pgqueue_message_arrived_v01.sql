@@ -4,8 +4,8 @@
 -- Statement trigger, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY. A
 -- trigger cannot return a refusal, so it raises: the verbs look before they insert.
 -- Locks: only channels that have a max_size, in channel order (lock order, step 1); messages that full channels drop,
---   SKIP LOCKED.
--- Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07.
+--   SKIP LOCKED; outside of READ COMMITTED all its channels, FOR KEY SHARE.
+-- Errors: PGQ03, PGQ04, PGQ05, PGQ06, PGQ07; 40001 outside of READ COMMITTED.
 CREATE FUNCTION pgqueue_message_arrived()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -37,7 +37,7 @@ BEGIN
         SELECT c.queue,
             EXISTS (SELECT FROM pgqueue_waiter AS w WHERE w.queue = c.queue AND w.wait_until > v_now) AS waited_for,
             EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) AS events,
-            -- The lane that lives is the newest entry of its index.
+            -- The live row of a lane has the highest seq of its entries in the index.
             (SELECT (l.floor_rank, l.floor_at, l.floor_id) <= (v_arrival.rank, v_arrival.dequeue_at, v_arrival.id)
             FROM pgqueue_lane AS l WHERE l.channel_id = c.id ORDER BY l.seq DESC LIMIT 1) AS lazy
         INTO v_channel

@@ -1,4 +1,4 @@
-"""Wait between the producer's looks, so that each takes several messages: its cost is mostly that of the call."""
+"""Wait between the producer's looks: a look costs about the same for one message as for several."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 # The time from one look to the next while messages trickle in. The processes of a supervisor share it: each looks less
 # often, all of them together as often as one would.
 REST_SECONDS = 0.003
-# A look that finds more messages than this without emptying its room shows a load under which looks are a large part of
+# A look that finds more messages than this without filling it shows a load under which looks are a large part of
 # the server's work. The next one waits for some times as long as this one took, which is long where processors are
-# short, and at most for the longest time.
+# short, and at most LONGEST_REST_SECONDS for each process.
 MANY_MESSAGES = 12
 TIMES_OF_A_LOOK = 4
 LONGEST_REST_SECONDS = 0.012
@@ -45,7 +45,7 @@ class Rest:
             self._until = time.monotonic() + HANDLER_FIRST_SECONDS if single else 0.0
 
     def seconds(self, found: int, took: float) -> float:
-        """Return the time from the begin of a look that emptied the queues to the next one.
+        """Return the time from the start of a look that found fewer messages than it wanted to the next one.
 
         ``found``: how many messages it returned. ``took``: its seconds.
         """

@@ -7,6 +7,11 @@ from .defect import defect
 EXPIRED = "m.lease_expires_at <= v_now"
 SETTLED_WITH_CHANNEL = "        FROM settled AS n\n        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id"
 ONE_IS_GONE = "        IF v_one.id IS NOT NULL THEN\n"
+ONE_RETURNS = "            RETURN NEXT v_one.id;\n"
+ARCHIVE_AGAIN = (
+    "INSERT INTO pgqueue_archived_message SELECT (jsonb_populate_record(a, jsonb_build_object('archived_at', "
+    "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id"
+)
 ONE = "pgqueue_message AS m"
 GIVE_BACK = "SET status = 1, lease_token = NULL, lease_expires_at = NULL"
 FORGET = "        IF v_one.id % 50 = 0 THEN\n            RETURN NEXT v_one.id;\n            RETURN;\n        END IF;\n"
@@ -72,9 +77,8 @@ DEFECTS = (
     ),
     defect(
         "complete archives twice", "complete_many", "    RETURN QUERY SELECT unnest(v_done);",
-        "    INSERT INTO pgqueue_archived_message SELECT (jsonb_populate_record(a, jsonb_build_object('archived_at', "
-        "a.archived_at + interval '1 us'))).* FROM pgqueue_archived_message AS a WHERE a.id = ANY (v_done);\n"
-        "    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
+        f"    {ARCHIVE_AGAIN} = ANY (v_done);\n    RETURN QUERY SELECT unnest(v_done);", "I1", "I2",
+        also=(("complete", ONE_RETURNS, f"            {ARCHIVE_AGAIN} = v_one.id;\n{ONE_RETURNS}"),),
     ),
     defect("the short way of one message checks no token", "complete", FENCE_OF_ONE, "", "I3", "I4", "I5"),
     defect(

@@ -19,10 +19,10 @@ EXTENDS Naturals, FiniteSets, TLC
 CONSTANTS Messages, Dequeues, MaxReturns
 
 CONSTANTS
-    AlwaysTells,    \* FALSE: who enqueues behind the floor that it sees leaves no arrival
+    AlwaysTells,    \* FALSE: an enqueue behind the floor that it sees leaves no arrival
     EmptyReturns,   \* FALSE: an arrival does not bring an empty lane back
     ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
-    HeldNewsStay,   \* FALSE: arrivals of a lane that another session holds are deleted all the same
+    HeldArrivalsStay, \* FALSE: arrivals of a lane that another session holds are deleted all the same
     OnlyUntouched,  \* FALSE: a lane stands in line, even if another session holds it
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
     FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
@@ -41,7 +41,7 @@ vars == <<message, returns, arrivals, lanes, tx>>
 
 NoLane == [id |-> 0, floor |-> 0]
 NoFloor == 1000
-Idle == [at |-> "idle", news |-> {}, eaten |-> FALSE, lane |-> NoLane, got |-> {}, door |-> FALSE, seen |-> {}]
+Idle == [at |-> "idle", locked |-> {}, eaten |-> FALSE, lane |-> NoLane, got |-> {}, door |-> FALSE, seen |-> {}]
 
 Init ==
     /\ message = [m \in Messages |-> "absent"]
@@ -53,7 +53,7 @@ Least(numbers) == CHOOSE n \in numbers : \A o \in numbers : n <= o
 First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
 Lower(a, b) == IF a < b THEN a ELSE b
 Ready == {m \in Messages : message[m] = "ready"}
-Keys(news) == {news_[1] : news_ \in news}
+Keys(some) == {arrival[1] : arrival \in some}
 Others(d) == Dequeues \ {d}
 FreeLanes(d) == {lane \in lanes : \A e \in Others(d) : tx[e].lane.id # lane.id}
 InLine(some) == {lane \in some : lane.floor # NoFloor}
@@ -101,24 +101,24 @@ Go(d, at) == tx' = [tx EXCEPT ![d] = at] /\ UNCHANGED <<message, returns, arriva
 
 Begin(d) ==
     /\ tx[d].at = "idle"
-    /\ Go(d, [Idle EXCEPT !.at = "news", !.seen = IF FreshFloor THEN {} ELSE Ready])
+    /\ Go(d, [Idle EXCEPT !.at = "arrivals", !.seen = IF FreshFloor THEN {} ELSE Ready])
 
-LockNews(d) ==
-    LET free == {news \in arrivals : \A e \in Others(d) : news \notin tx[e].news} IN
-    /\ tx[d].at = "news"
-    /\ Go(d, [tx[d] EXCEPT !.news = free, !.at = IF free = {} THEN "line" ELSE "lane"])
+LockArrivals(d) ==
+    LET free == {arrival \in arrivals : \A e \in Others(d) : arrival \notin tx[e].locked} IN
+    /\ tx[d].at = "arrivals"
+    /\ Go(d, [tx[d] EXCEPT !.locked = free, !.at = IF free = {} THEN "line" ELSE "lane"])
 
-\* Beside the way through LockNews: a lone arrival goes with its message, under the lock of its lane, which is empty and
+\* Beside the way through LockArrivals: a lone arrival goes with its message, under the lock of its lane, which is empty and
 \* stays as it is (pgqueue_receive). That nothing stands in the line is seen before.
 LockLone(d) ==
-    /\ tx[d].at = "news" /\ Cardinality(arrivals) = 1
-    /\ \E news \in arrivals, lane \in FreeLanes(d) :
-        /\ \A e \in Others(d) : news \notin tx[e].news
+    /\ tx[d].at = "arrivals" /\ Cardinality(arrivals) = 1
+    /\ \E arrival \in arrivals, lane \in FreeLanes(d) :
+        /\ \A e \in Others(d) : arrival \notin tx[e].locked
         /\ lane.floor = NoFloor
-        /\ Go(d, [tx[d] EXCEPT !.news = {news}, !.lane = lane, !.at = "lone"])
+        /\ Go(d, [tx[d] EXCEPT !.locked = {arrival}, !.lane = lane, !.at = "lone"])
 
 TakeLone(d) ==
-    LET leads == {m \in Ready : m >= Least(Keys(tx[d].news))}
+    LET leads == {m \in Ready : m >= Least(Keys(tx[d].locked))}
         takes == {m \in leads : LoneLeadsToOne => Cardinality(leads) = 1}
         free == First(takes) \cap FreeMessages(d)
     IN
@@ -128,12 +128,12 @@ TakeLone(d) ==
        ELSE Go(d, [tx[d] EXCEPT !.got = free, !.eaten = TRUE, !.at = "end"])
 
 \* Another session has the lane, or is making it: the arrivals stay for the next call.
-LeaveNews(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldNewsStay])
+LeaveArrivals(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldArrivalsStay])
 
 \* The lane leads to the arrivals already, and no other transaction has locked it: they are deleted without its lock.
 Stands(d) ==
     \E lane \in InLine(IF OnlyUntouched THEN FreeLanes(d) ELSE lanes) :
-        /\ tx[d].at = "lane" /\ lane.floor <= Least(Keys(tx[d].news))
+        /\ tx[d].at = "lane" /\ lane.floor <= Least(Keys(tx[d].locked))
         /\ Go(d, [tx[d] EXCEPT !.eaten = TRUE, !.at = "line"])
 
 FindLane(d) ==
@@ -141,19 +141,19 @@ FindLane(d) ==
     /\ CASE FreeLanes(d) # {} -> \E lane \in FreeLanes(d) : Go(d, [tx[d] EXCEPT !.lane = lane, !.at = "fold"])
          [] lanes = {} /\ (OneAtTheDoor => \A e \in Others(d) : ~tx[e].door) ->
                 Go(d, [tx[d] EXCEPT !.door = TRUE, !.at = "make"])
-         [] OTHER -> LeaveNews(d)
+         [] OTHER -> LeaveArrivals(d)
 
 Unused == Least((1..(Cardinality(Dequeues) + 1)) \ ({lane.id : lane \in lanes} \cup {tx[e].lane.id : e \in Dequeues}))
 
 \* It is made empty. Another transaction may have made it before this one had the advisory lock.
 MakeLane(d) ==
     /\ tx[d].at = "make"
-    /\ IF lanes = {} THEN Go(d, [tx[d] EXCEPT !.lane = [id |-> Unused, floor |-> NoFloor], !.at = "fold"]) ELSE LeaveNews(d)
+    /\ IF lanes = {} THEN Go(d, [tx[d] EXCEPT !.lane = [id |-> Unused, floor |-> NoFloor], !.at = "fold"]) ELSE LeaveArrivals(d)
 
 Fold(d) ==
     /\ tx[d].at = "fold"
     /\ Go(d, [tx[d] EXCEPT
-        !.lane.floor = IF @ = NoFloor /\ ~EmptyReturns THEN @ ELSE Lower(@, Least(Keys(tx[d].news))), !.eaten = TRUE, !.at = "line"])
+        !.lane.floor = IF @ = NoFloor /\ ~EmptyReturns THEN @ ELSE Lower(@, Least(Keys(tx[d].locked))), !.eaten = TRUE, !.at = "line"])
 
 LockLane(d) ==
     /\ tx[d].at = "line"
@@ -188,7 +188,7 @@ Commit(d) ==
     IN
     /\ tx[d].at = "end"
     /\ message' = [m \in Messages |-> IF m \in tx[d].got THEN "taken" ELSE message[m]]
-    /\ arrivals' = IF tx[d].eaten THEN arrivals \ tx[d].news ELSE arrivals
+    /\ arrivals' = IF tx[d].eaten THEN arrivals \ tx[d].locked ELSE arrivals
     /\ lanes' = IF mine = NoLane THEN lanes ELSE rest \cup {mine}
     /\ tx' = [tx EXCEPT ![d] = Idle]
     /\ UNCHANGED returns
@@ -200,7 +200,7 @@ Rollback(d) ==
     /\ Go(d, Idle)
 
 Onward(d) ==
-    \/ Begin(d) \/ LockNews(d) \/ LockLone(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
+    \/ Begin(d) \/ LockArrivals(d) \/ LockLone(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
     \/ LockLane(d) \/ Take(d) \/ MoveFloor(d) \/ Share(d) \/ Commit(d)
 
 Next ==
@@ -222,7 +222,7 @@ Symmetry == Permutations(Dequeues)
 
 \* Whether the open transactions commit or roll back, the next dequeue comes to it.
 Found == \A m \in Ready :
-    (\E news \in arrivals : news[1] <= m) \/ (\E lane \in lanes : lane.floor <= m)
+    (\E arrival \in arrivals : arrival[1] <= m) \/ (\E lane \in lanes : lane.floor <= m)
 
 OneLane == Cardinality(lanes) <= 1
 TakenOnce == \A d, e \in Dequeues : d # e => tx[d].got \cap tx[e].got = {}
