@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import cast
@@ -85,9 +85,10 @@ def test_pg_boss_has_a_setting_that_notifies(cluster: Cluster) -> None:
         assert connection.execute("SELECT notify FROM pgboss.queue WHERE name = 'benchmark'").fetchone() == (True,)
 
 
-def test_settings_that_cannot_keep_pace_are_left_out_of_latency_alone() -> None:
+def test_settings_that_cannot_keep_pace_are_left_out_where_messages_come_at_a_rate() -> None:
     field = Field(cast(Cluster, None), (ours(), PG_BOSS), SMALL)
-    assert "pg-boss, default" not in WORKLOADS["latency"].contest(field).contestants
+    for paced in ("latency", "load"):
+        assert "pg-boss, default" not in WORKLOADS[paced].contest(field).contestants
     assert {"pg-boss, best", "pg-boss, notify"} <= set(WORKLOADS["latency"].contest(field).contestants)
     assert "pg-boss, default" in WORKLOADS["drain"].contest(field).contestants
 
@@ -105,9 +106,10 @@ def test_we_complete_while_producers_enqueue(field: Field) -> None:
     assert figures.remarks["enqueued/s"] > 0
 
 
-def test_each_message_waits_for_a_time_that_is_measured(field: Field) -> None:
+@pytest.mark.parametrize("workload", [workloads.latency, workloads.load])
+def test_each_message_waits_for_a_time_that_is_measured(field: Field, workload: Callable[..., Figures]) -> None:
     peer = field.peers[0]
-    figures = workloads.latency(field, peer, peer.settings["default"])
+    figures = workload(field, peer, peer.settings["default"])
     assert figures.value <= figures.remarks["p95"] <= figures.remarks["p99"]
     # Below zero where the producer lost the processor between the commit and its note of the time.
     assert abs(figures.value) < 1e3 * (SMALL.seconds + SMALL.patience)

@@ -34,9 +34,9 @@ def arguments(given: list[str]) -> argparse.Namespace:
         "--peers", default=",".join(NAMES), help="of %(default)s (default: all); ours always takes part"
     )
     parser.add_argument("--messages", type=int, default=50_000, help="backlog of a drain; poison has a fifth of it")
-    parser.add_argument("--seconds", type=float, default=10, help="window of sustained and latency")
+    parser.add_argument("--seconds", type=float, default=10, help="window of sustained, latency and load")
     parser.add_argument("--cap", type=float, default=30, help="most seconds of a drain: the slow ones do not finish")
-    parser.add_argument("--rate", type=float, default=200, help="messages per second of poison")
+    parser.add_argument("--rate", type=float, default=200, help="messages per second of poison and load")
     parser.add_argument("--limit", type=float, default=180, help="seconds to wait for a redelivery")
     parser.add_argument("--rounds", type=int, default=3, help="how often the contestants take turns")
     parser.add_argument("--patience", type=float, default=30, help="seconds to wait for a quiet machine before a run")

@@ -31,7 +31,7 @@ class Workload:
             f"{peer.name}, {name}": partial(self.measure, field, peer, peer.settings[name])
             for peer in field.peers
             for name in self.uses
-            if name in peer.settings and (self.measure is not workloads.latency or peer.settings[name].keeps_pace)
+            if name in peer.settings and (self.measure not in PACED or peer.settings[name].keeps_pace)
         }
         if self.measure is workloads.kill_worker:
             ours = next(peer for peer in field.peers if peer.name == OURS)
@@ -40,6 +40,8 @@ class Workload:
         return Contest(self.title, self.unit, f"{OURS}, {self.reference}", contestants)
 
 
+# They offer messages at a rate.
+PACED = (workloads.latency, workloads.load)
 WORKLOADS = {
     "drain": Workload(
         "drain of a backlog", "messages/s", workloads.drain, ("default", "sync", "best"), "best", backlog=True
@@ -52,6 +54,14 @@ WORKLOADS = {
         "ms (p50)",
         workloads.latency,
         ("default", "best", "notify"),
+        "default",
+        lower=True,
+    ),
+    "load": Workload(
+        "8 producers at a rate: commit to handler start",
+        "ms (p50)",
+        workloads.load,
+        ("default", "slots", "best"),
         "default",
         lower=True,
     ),

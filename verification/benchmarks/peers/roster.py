@@ -19,7 +19,7 @@ OUR_SOURCES = ("pgqueue_app.py", "../handlers.py", "../../settings.py")
 class Settings:
     """How the workers are started: `processes` times the same arguments. `label` is what the table shows.
 
-    Without `keeps_pace` they take less than `latency` offers, and are left out of it.
+    Without `keeps_pace` they take less than `latency` and `load` offer, and are left out of them.
     """
 
     label: str

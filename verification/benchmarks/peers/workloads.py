@@ -138,10 +138,19 @@ def sustained(field: Field, peer: Peer, settings: Settings) -> Figures:
 
 def latency(field: Field, peer: Peer, settings: Settings) -> Figures:
     """Milliseconds from the return of enqueue, after its commit, to the start of the handler; p50."""
+    return _latency(field, peer, settings, clients=1, rate=LATENCY_RATE)
+
+
+def load(field: Field, peer: Peer, settings: Settings) -> Figures:
+    """The same while 8 connections offer `rate` messages a second together."""
+    return _latency(field, peer, settings, clients=PRODUCERS, rate=field.scale.rate)
+
+
+def _latency(field: Field, peer: Peer, settings: Settings, *, clients: int, rate: float) -> Figures:
     with _running(field, peer) as (_, opened):
         workers = opened.workers(settings)
-        count = int(LATENCY_RATE * field.scale.seconds)
-        p50, p95, p99 = _percentiles(_waits(opened, workers, Plan("mark", count=count, rate=LATENCY_RATE), count))
+        count = int(rate * field.scale.seconds)
+        p50, p95, p99 = _percentiles(_waits(opened, workers, Plan("mark", clients, count, rate=rate), count))
         return Figures(p50, remarks={"p95": p95, "p99": p99})
 
 
