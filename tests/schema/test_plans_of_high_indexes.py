@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.schema.calls import RecordPlans, nodes, plans_of
+from tests.schema.calls import RecordPlans, nodes
 from tests.schema.test_plans_of_old_sessions import COLUMNS, is_bounded
 from tests.support.databases import migrated
 from tests.support.sessions import Session, one
@@ -40,7 +40,7 @@ def height(session: Session, index: str) -> int:
 
 @pytest.fixture
 def session(environment: dict[str, str], pg_url: str, django_db_blocker: Any) -> Iterator[Session]:
-    """A queue with one channel, whose lane had so many turns since a snapshot was opened that the head's index is higher."""
+    """A queue with one channel, whose lane had so many turns beside a snapshot that the index of the head is higher."""
     with (
         migrated("pgqueue_high", pg_url, environment) as url,
         psycopg.connect(url) as reader,

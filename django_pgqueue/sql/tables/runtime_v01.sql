@@ -116,8 +116,8 @@ CREATE TABLE pgqueue_lane (
     autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_lane_head ON pgqueue_lane (queue, fresh, seq) WHERE parked_until IS NULL;
 CREATE INDEX pgqueue_lane_parked ON pgqueue_lane (queue, parked_until) WHERE parked_until IS NOT NULL;
--- The predicate holds for all rows. It keeps the index to statements that name a channel: the planner must not read all of
--- it for the head of the line, when dead entries have made the index of the head a level higher.
+-- The predicate holds for all rows. It keeps the index to statements that name a channel: the planner must not read all
+-- of it for the head of the line, when dead entries have made the index of the head a level higher.
 CREATE INDEX pgqueue_lane_channel ON pgqueue_lane (channel_id, seq) WHERE channel_id IS NOT NULL;
 
 -- The table is append-only: it holds the arrivals of channels, which the next dequeue folds into their lanes.
