@@ -165,8 +165,12 @@ class LimitRules(RuleBasedStateMachine):
         self.ask(WORKER + " RETURNING name", SLOTS)
         before = {lane.name: self.model.held_by(lane) for lane in self.model.lanes.values()}
         free = self.unlimited(name)
-        self.model.queues[name].collect(self.model.now)
         answer = self.ask(DEQUEUE, name, limit, span(LEASE))
+        # A dequeue that finds an empty line need not look at the rate. What is not collected then is dropped with it.
+        [(pending,)] = self.ask("SELECT EXISTS (SELECT FROM pgqueue_spent WHERE queue = %s)", name)
+        assert not (answer and pending), "a dequeue with messages takes the corrections of costs"
+        if not pending:
+            self.model.queues[name].collect(self.model.now)
         for number, token in answer:
             self.model.lease(number, token)
         if self.model.queues[name].fairness == "share" and answer:
