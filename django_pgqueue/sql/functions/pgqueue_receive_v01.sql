@@ -19,9 +19,12 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_arrival record;
+    v_empty boolean := p_head IS NULL AND p_fresh_head IS NULL;
 BEGIN
-    IF p_head IS NULL AND p_fresh_head IS NULL
-        AND (p_late_xids = '{}' OR NOT EXISTS (SELECT FROM pgqueue_late_arrivals(p_queue, p_late_xids))) THEN
+    IF v_empty AND p_late_xids <> '{}' THEN
+        v_empty := NOT EXISTS (SELECT FROM pgqueue_late_arrivals(p_queue, p_late_xids));
+    END IF;
+    IF v_empty THEN
         SELECT a.place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, c.name, c.context, l.ctid AS lane
         INTO v_arrival
         FROM (
