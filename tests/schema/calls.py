@@ -10,6 +10,14 @@ from tests.support.sessions import Session
 from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle, tick
 
 RecordPlans = Callable[[Session], list[dict[str, Any]]]
+COLUMNS = """
+    SELECT i.relname, array_agg(pg_get_indexdef(x.indexrelid, place, true) ORDER BY place)
+    FROM pg_index AS x
+    JOIN pg_class AS i ON i.oid = x.indexrelid
+    CROSS JOIN LATERAL generate_series(1, x.indnkeyatts) AS place
+    WHERE x.indrelid = ANY (%s::regclass[])
+    GROUP BY i.relname
+"""
 # The limits of the first channels; those that come after them have the first two.
 LIMITS: list[dict[str, Any]] = [
     {},
@@ -146,6 +154,12 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from nodes(child)
+
+
+def is_bounded(node: dict[str, Any], columns: list[str]) -> bool:
+    """An index is entered by its first columns: a condition on later ones alone reads all of it."""
+    named = [re.search(rf"(?<![\w.]){re.escape(column)}(?!\w)", node.get("Index Cond", "")) for column in columns]
+    return any(named) and sorted(map(bool, named), reverse=True) == [bool(name) for name in named]
 
 
 def index_names(found: list[dict[str, Any]]) -> set[str]:

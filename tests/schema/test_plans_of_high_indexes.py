@@ -12,8 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.schema.calls import RecordPlans, nodes
-from tests.schema.test_plans_of_old_sessions import COLUMNS, is_bounded
+from tests.schema.calls import COLUMNS, RecordPlans, is_bounded, nodes
 from tests.support.databases import migrated
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue, fill, make_channel, tick

@@ -7,14 +7,13 @@ Those count what lives, which is little, and may lead to another bad plan.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.schema.calls import VERBS, RecordPlans, lone, make_channels, nodes, plans_of
+from tests.schema.calls import COLUMNS, VERBS, RecordPlans, is_bounded, lone, make_channels, nodes, plans_of
 from tests.support.databases import migrated
 from tests.support.sessions import Session
 from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
@@ -31,14 +30,6 @@ HITS = 50
 # The tick walks all messages that were scheduled and came due (docs/explanation/delivery-guarantees.md, C10).
 WALKED = "pgqueue_message_due"
 CHURNING = ("message", "lane", "arrival")
-COLUMNS = """
-    SELECT i.relname, array_agg(pg_get_indexdef(x.indexrelid, place, true) ORDER BY place)
-    FROM pg_index AS x
-    JOIN pg_class AS i ON i.oid = x.indexrelid
-    CROSS JOIN LATERAL generate_series(1, x.indnkeyatts) AS place
-    WHERE x.indrelid = ANY (%s::regclass[])
-    GROUP BY i.relname
-"""
 
 
 @pytest.fixture(scope="module", params=["new", "vacuumed"])
@@ -119,12 +110,6 @@ def columns(database: str) -> dict[str, list[str]]:
     """Return the columns of each index of the tables that churn."""
     with psycopg.connect(database) as session:
         return dict(session.execute(COLUMNS, [[f"pgqueue_{table}" for table in CHURNING]]).fetchall())
-
-
-def is_bounded(node: dict[str, Any], columns: list[str]) -> bool:
-    """An index is entered by its first columns: a condition on later ones alone reads all of it."""
-    named = [re.search(rf"(?<![\w.]){re.escape(column)}(?!\w)", node.get("Index Cond", "")) for column in columns]
-    return any(named) and sorted(map(bool, named), reverse=True) == [bool(name) for name in named]
 
 
 @pytest.mark.parametrize("verb", VERBS)
