@@ -23,8 +23,8 @@ LOCKS: dict[str, Any] = {
 }  # fmt: skip
 LINE: dict[str, Any] = {
     "Messages": "{1, 2}", "Dequeues": "{d, e}", "MaxReturns": 0, "AlwaysTells": True, "ReturnsTell": True,
-    "EmptyReturns": True, "HeldArrivalsStay": True, "OnlyUntouched": True, "OneAtTheDoor": True, "FreshFloor": True,
-    "FloorSeesLocked": True, "LoneLeadsToOne": True, "LoneIsLocked": True,
+    "EmptyReturns": True, "HeldArrivalsStay": True, "OnlyUntouched": True, "OnlyCommitted": True,
+    "OneAtTheDoor": True, "FreshFloor": True, "FloorSeesLocked": True, "LoneLeadsToOne": True, "LoneIsLocked": True,
 }  # fmt: skip
 TURNS: dict[str, Any] = {
     "Channels": "{a, b, c}", "Most": 2, "Weight": 1,
@@ -131,6 +131,7 @@ MODELS = (
     without("a message that comes back leaves an arrival", "Line", "Found", ReturnsTell=False, MaxReturns=1),
     without("arrivals of a held lane stay", "Line", "Found", HeldArrivalsStay=False),
     without("arrivals of a lane that stands in line go, if it is not locked", "Line", "Found", OnlyUntouched=False),
+    without("and if others see the message to which they lead", "Line", "Found", OnlyCommitted=False),
     without("one transaction at a time makes a lane", "Line", "OneLane", OneAtTheDoor=False),
     without("a dequeue looks for more messages after the lock", "Line", "Found", FreshFloor=False),
     without("messages that others have locked count as left", "Line", "Found", FloorSeesLocked=False),

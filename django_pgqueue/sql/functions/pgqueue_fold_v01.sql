@@ -6,9 +6,9 @@
 -- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and stops after
 --   the thousand in which it passes 200 channels.
 -- Locks: arrivals and lanes, SKIP LOCKED; a lane that does not exist yet by pg_try_advisory_xact_lock. It never waits.
--- No wake-up is missed: an arrival is deleted only under the lock of its lane, or when it changes nothing there and no
--- transaction has locked the lane since its last turn; and a message that becomes visible later has an arrival of its
--- own.
+-- No wake-up is missed: an arrival is deleted only under the lock of its lane, or when it is committed and changes
+-- nothing there, and no transaction has locked the lane since its last turn; and a message that becomes visible later
+-- has an arrival of its own.
 CREATE FUNCTION pgqueue_fold(p_queue text, p_lazy boolean, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -45,15 +45,17 @@ BEGIN
                 (array_agg(n.floor_id))[1] AS floor_id, sum(n.spent)::bigint AS spent,
                 -- Nothing is to be done for a lane that stands in line at or before the key, if no transaction has
                 -- locked it since its last turn: the next one to lock it looks with a newer snapshot, which has these
-                -- messages and settlements. The turn that wrote the row had locked it before, hence the xmin.
-                p_lazy AND sum(n.spent) IS NULL AND (
+                -- messages and settlements. The turn that wrote the row had locked it before, hence the xmin. What this
+                -- transaction has brought itself, others cannot see before it commits.
+                p_lazy AND sum(n.spent) IS NULL AND NOT bool_or(n.own) AND (
                     SELECT l.parked_until IS NULL AND l.xmax IN ('0', l.xmin)
                         AND (l.floor_rank, l.floor_at, l.floor_id) <= ((array_agg(n.floor_rank))[1],
                             (array_agg(n.floor_at))[1], (array_agg(n.floor_id))[1]) IS NOT FALSE
                     FROM pgqueue_lane AS l WHERE l.channel_id = n.channel_id ORDER BY l.seq DESC LIMIT 1) AS stands
             FROM (
                 SELECT a.* FROM (
-                    SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, a.spent
+                    SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, a.spent,
+                        a.xid = pg_current_xact_id() AS own
                     FROM pgqueue_arrival AS a
                     WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid
                         AND a.channel_id <> ALL (v_held)

@@ -24,6 +24,7 @@ CONSTANTS
     ReturnsTell,    \* FALSE: retry, defer and promote leave no arrival
     HeldArrivalsStay, \* FALSE: arrivals of a lane that another session holds are deleted all the same
     OnlyUntouched,  \* FALSE: a lane stands in line, even if another session holds it
+    OnlyCommitted,  \* FALSE: a lane stands in line, even for a message that others cannot see yet
     OneAtTheDoor,   \* FALSE: a lane is made without the advisory lock
     FreshFloor,     \* FALSE: what is left is looked for with the snapshot of the beginning
     FloorSeesLocked,\* FALSE: messages that others have locked are not seen as left
@@ -31,7 +32,7 @@ CONSTANTS
     LoneIsLocked    \* FALSE: a lone arrival goes, also if another session has locked its message
 
 VARIABLES
-    message,   \* absent | quiet (enqueued without arrival, not committed) | ready | taken | done
+    message,   \* absent | quiet (enqueued without arrival, not committed) | own (of an open dequeue) | ready | taken | done
     returns,   \* how often it came back
     arrivals,  \* committed: the key, and a number
     lanes,     \* committed
@@ -41,7 +42,8 @@ vars == <<message, returns, arrivals, lanes, tx>>
 
 NoLane == [id |-> 0, floor |-> 0]
 NoFloor == 1000
-Idle == [at |-> "idle", locked |-> {}, eaten |-> FALSE, lane |-> NoLane, got |-> {}, door |-> FALSE, seen |-> {}]
+Idle == [at |-> "idle", locked |-> {}, eaten |-> FALSE, lane |-> NoLane, got |-> {}, door |-> FALSE, seen |-> {},
+         own |-> {}]
 
 Init ==
     /\ message = [m \in Messages |-> "absent"]
@@ -53,11 +55,14 @@ Least(numbers) == CHOOSE n \in numbers : \A o \in numbers : n <= o
 First(messages) == IF messages = {} THEN {} ELSE {Least(messages)}
 Lower(a, b) == IF a < b THEN a ELSE b
 Ready == {m \in Messages : message[m] = "ready"}
+Seen(d) == Ready \cup tx[d].own
+Told(d) == arrivals \cup {<<m, 0>> : m \in tx[d].own}
+Left(d) == IF tx[d].eaten THEN Told(d) \ tx[d].locked ELSE Told(d)
 Keys(some) == {arrival[1] : arrival \in some}
 Others(d) == Dequeues \ {d}
 FreeLanes(d) == {lane \in lanes : \A e \in Others(d) : tx[e].lane.id # lane.id}
 InLine(some) == {lane \in some : lane.floor # NoFloor}
-FreeMessages(d) == {m \in Ready : \A e \in Dequeues : m \notin tx[e].got}
+FreeMessages(d) == {m \in Seen(d) : \A e \in Dequeues : m \notin tx[e].got}
 
 -----------------------------------------------------------------------------
 Look(m) ==
@@ -103,22 +108,29 @@ Begin(d) ==
     /\ tx[d].at = "idle"
     /\ Go(d, [Idle EXCEPT !.at = "arrivals", !.seen = IF FreshFloor THEN {} ELSE Ready])
 
+\* Its transaction has enqueued a message before. (A settlement and its channel are alike: pgqueue_stream_claim.)
+Bring(d, m) ==
+    /\ tx[d].at = "arrivals" /\ tx[d].own = {} /\ message[m] = "absent"
+    /\ message' = [message EXCEPT ![m] = "own"]
+    /\ tx' = [tx EXCEPT ![d].own = {m}]
+    /\ UNCHANGED <<returns, arrivals, lanes>>
+
 LockArrivals(d) ==
-    LET free == {arrival \in arrivals : \A e \in Others(d) : arrival \notin tx[e].locked} IN
+    LET free == {arrival \in Told(d) : \A e \in Others(d) : arrival \notin tx[e].locked} IN
     /\ tx[d].at = "arrivals"
     /\ Go(d, [tx[d] EXCEPT !.locked = free, !.at = IF free = {} THEN "line" ELSE "lane"])
 
 \* Beside the way through LockArrivals: a lone arrival goes with its message, under the lock of its lane, which is empty and
 \* stays as it is (pgqueue_receive). That nothing stands in the line is seen before.
 LockLone(d) ==
-    /\ tx[d].at = "arrivals" /\ Cardinality(arrivals) = 1
-    /\ \E arrival \in arrivals, lane \in FreeLanes(d) :
+    /\ tx[d].at = "arrivals" /\ Cardinality(Told(d)) = 1
+    /\ \E arrival \in Told(d), lane \in FreeLanes(d) :
         /\ \A e \in Others(d) : arrival \notin tx[e].locked
         /\ lane.floor = NoFloor
         /\ Go(d, [tx[d] EXCEPT !.locked = {arrival}, !.lane = lane, !.at = "lone"])
 
 TakeLone(d) ==
-    LET leads == {m \in Ready : m >= Least(Keys(tx[d].locked))}
+    LET leads == {m \in Seen(d) : m >= Least(Keys(tx[d].locked))}
         takes == {m \in leads : LoneLeadsToOne => Cardinality(leads) = 1}
         free == First(takes) \cap FreeMessages(d)
     IN
@@ -134,6 +146,7 @@ LeaveArrivals(d) == Go(d, [tx[d] EXCEPT !.at = "line", !.eaten = ~HeldArrivalsSt
 Stands(d) ==
     \E lane \in InLine(IF OnlyUntouched THEN FreeLanes(d) ELSE lanes) :
         /\ tx[d].at = "lane" /\ lane.floor <= Least(Keys(tx[d].locked))
+        /\ OnlyCommitted => tx[d].own = {}
         /\ Go(d, [tx[d] EXCEPT !.eaten = TRUE, !.at = "line"])
 
 FindLane(d) ==
@@ -168,7 +181,7 @@ Take(d) ==
 
 \* The new floor is the first that is left; without any, the lane is parked.
 MoveFloor(d) ==
-    LET seen == IF FreshFloor THEN Ready ELSE tx[d].seen
+    LET seen == IF FreshFloor THEN Seen(d) ELSE tx[d].seen
         left == {m \in seen : m >= tx[d].lane.floor /\ m \notin tx[d].got /\ (FloorSeesLocked \/ m \in FreeMessages(d))}
     IN
     /\ tx[d].at = "floor"
@@ -178,7 +191,7 @@ MoveFloor(d) ==
 
 \* From lanes and arrivals that others hold: pgqueue_take_shared.
 Share(d) ==
-    LET floors == {lane.floor : lane \in InLine(lanes)} \cup Keys(arrivals) IN
+    LET floors == {lane.floor : lane \in InLine(lanes)} \cup Keys(Left(d)) IN
     /\ tx[d].at = "shared"
     /\ Go(d, [tx[d] EXCEPT !.got = First({m \in FreeMessages(d) : \E floor \in floors : m >= floor}), !.at = "end"])
 
@@ -187,8 +200,9 @@ Commit(d) ==
         rest == {lane \in lanes : lane.id # mine.id}
     IN
     /\ tx[d].at = "end"
-    /\ message' = [m \in Messages |-> IF m \in tx[d].got THEN "taken" ELSE message[m]]
-    /\ arrivals' = IF tx[d].eaten THEN arrivals \ tx[d].locked ELSE arrivals
+    /\ message' = [m \in Messages |->
+        IF m \in tx[d].got THEN "taken" ELSE IF m \in tx[d].own THEN "ready" ELSE message[m]]
+    /\ arrivals' = Left(d)
     /\ lanes' = IF mine = NoLane THEN lanes ELSE rest \cup {mine}
     /\ tx' = [tx EXCEPT ![d] = Idle]
     /\ UNCHANGED returns
@@ -196,8 +210,10 @@ Commit(d) ==
 \* At the end only of one that has done something: else it is no other step than a commit.
 Rollback(d) ==
     /\ tx[d].at # "idle"
-    /\ tx[d].at = "end" => tx[d].got # {} \/ tx[d].eaten \/ tx[d].lane # NoLane
-    /\ Go(d, Idle)
+    /\ tx[d].at = "end" => tx[d].got # {} \/ tx[d].eaten \/ tx[d].lane # NoLane \/ tx[d].own # {}
+    /\ message' = [m \in Messages |-> IF m \in tx[d].own THEN "absent" ELSE message[m]]
+    /\ tx' = [tx EXCEPT ![d] = Idle]
+    /\ UNCHANGED <<returns, arrivals, lanes>>
 
 Onward(d) ==
     \/ Begin(d) \/ LockArrivals(d) \/ LockLone(d) \/ TakeLone(d) \/ Stands(d) \/ FindLane(d) \/ MakeLane(d) \/ Fold(d)
@@ -206,7 +222,7 @@ Onward(d) ==
 Next ==
     \/ \E m \in Messages : Look(m) \/ Enqueue(m) \/ Return(m) \/ Settle(m)
     \/ EnqueueMany
-    \/ \E d \in Dequeues : Onward(d) \/ Rollback(d)
+    \/ \E d \in Dequeues : Onward(d) \/ Rollback(d) \/ \E m \in Messages : Bring(d, m)
 
 Spec == Init /\ [][Next]_vars
 \* One day nothing is rolled back any more; dequeues go on, and what was looked at is committed.
