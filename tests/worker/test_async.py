@@ -17,6 +17,7 @@ from django.db import connection
 from django_pgqueue import Complete, Defer, Delivery, Reject, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
+from django_pgqueue.worker.run.async_runner import AsyncRunner
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import script, scripts, where
@@ -195,13 +196,16 @@ def test_both_kinds_of_handlers_are_served_by_one_worker(drain: Drain, register:
 
 
 @pytest.mark.parametrize("drains", [True, False])
+@pytest.mark.parametrize("done", [False, True], ids=["", "done before the next dequeue"])
 def test_a_kind_that_has_nothing_to_do_does_not_hold_the_other_back(
-    start: Start, register: Register, drains: bool
+    start: Start, register: Register, monkeypatch: pytest.MonkeyPatch, drains: bool, done: bool
 ) -> None:
     async def quick(delivery: Delivery) -> None: ...
 
     register("quick", quick)
     scripts(500, handler="quick")
+    if done:
+        monkeypatch.setattr(AsyncRunner, "busy", lambda runner: False)
     start(drain=drains, batch=50)
     eventually(lambda: ArchivedMessage.objects.count() == 500)
     # One moment for each dequeue; a few small ones at first.

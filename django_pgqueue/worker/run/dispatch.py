@@ -66,6 +66,8 @@ class Dispatch:
         self._careful = CAREFUL_SECONDS
         self._careful_until = time.monotonic() + CAREFUL_SECONDS
         self._async_until = 0.0
+        # The sides that the last messages went to: they may have done all of them when the producer looks again.
+        self._given: list[Buffer | AsyncRunner] = []
         # The withdrawals since the present dequeue began, which may bring more of such messages.
         self._withdrawn: list[Callable[[Delivery], bool]] = []
         # A message is either put before a withdrawal, which finds it, or after it.
@@ -108,8 +110,8 @@ class Dispatch:
         if now >= self._careful_until and (recent or self._looks(now)):
             return max(side.room() for side in sides)
         # A side that has nothing to do does not hold back the other one.
-        busy = [side for side in sides if side.busy()] if recent else []
-        return min(side.room() for side in busy or sides)
+        used = [side for side in sides if side.busy() or side in self._given] if recent else sides
+        return min(side.room() for side in used)
 
     def _looks(self, now: float) -> bool:
         """Return whether to look for async messages behind the sync ones, while all slots are busy."""
@@ -136,15 +138,20 @@ class Dispatch:
         for seconds, surplus in back.items():
             later = Defer(delay=timedelta(seconds=seconds))
             self._put([Execution(delivery, later) for delivery in surplus])
-        names = asynchronous_names(deliveries)
-        if not names:
-            self._give(self._buffer, deliveries)
+        if not deliveries:
             return
-        self._careful = CAREFUL_SECONDS
-        self._async_until = time.monotonic() + RECENT_SECONDS
-        self._give(self._loop, [delivery for delivery in deliveries if delivery.handler in names])
-        if sync := [delivery for delivery in deliveries if delivery.handler not in names]:
-            self._give(self._buffer, sync)
+        names = asynchronous_names(deliveries)
+        if names:
+            self._careful = CAREFUL_SECONDS
+            self._async_until = time.monotonic() + RECENT_SECONDS
+        shares = (
+            (self._loop, [delivery for delivery in deliveries if delivery.handler in names]),
+            (self._buffer, [delivery for delivery in deliveries if delivery.handler not in names]),
+        )
+        self._given = [side for side, share in shares if share]
+        for side, share in shares:
+            if share:
+                self._give(side, share)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""
