@@ -68,9 +68,8 @@ class Rounds:
                 self._answer_timeout.seconds = step.limit
                 counts = step.run_once(self._using)
                 # Jitter, so that workers that started together do not all come at once.
-                step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * random.uniform(
-                    0.9, 1.1
-                )
+                part = random.uniform(0.9, 1.1) * getattr(counts, "part", 1.0)
+                step.due_at = time.monotonic() + getattr(settings, step.interval).total_seconds() * part
                 if getattr(counts, "more", False):
                     step.due_at = 0.0
                 if getattr(counts, "promoted", 0) or getattr(counts, "fired", 0):

@@ -75,6 +75,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_enqueue_wait", 1),
         InstallFunction("pgqueue_enter_beside", 1),
         InstallFunction("pgqueue_enter_limit", 1),
+        InstallFunction("pgqueue_entries_walked", 1),
         InstallFunction("pgqueue_erase_figures", 1),
         InstallFunction("pgqueue_erase_messages", 1),
         InstallFunction("pgqueue_erase_range", 1),

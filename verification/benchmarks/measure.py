@@ -19,7 +19,6 @@ from .design import Design
 from .machine import busy_seconds, family_seconds
 
 WARM_UP = 2.0
-TICKS_PER_SECOND = 5
 FILL_STEP = 10_000
 SAMPLE_EVERY = 0.2  # seconds; a sample counts the archive, which costs some milliseconds
 
@@ -86,8 +85,8 @@ class Run:
 
     def tick(self, seconds: float) -> None:
         """Move the floors, as a worker does beside its messages."""
-        if self.design.has("tick"):
-            self.clients("tick", clients=1, seconds=seconds, rate=TICKS_PER_SECOND)
+        if self.design.has("ticks"):
+            self.clients("ticks", clients=1, seconds=seconds)
 
     def sample(self) -> Sample:
         at, enqueued, completed = row_of(self.script("progress"))
