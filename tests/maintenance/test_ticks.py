@@ -8,6 +8,7 @@ from django_pgqueue.maintenance import floors
 from django_pgqueue.maintenance.loop import MaintenanceStep, Rounds
 from tests.support.sessions import Connect, Session
 from tests.support.verbs import dequeue, enqueue_many, make_channel, settle
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,9 +30,8 @@ def test_a_tick_is_followed_soon_by_the_next_one_if_it_walks_many_dead_entries(c
     assert floors.run_once("default").part == 1.0
     work(connect(autocommit=True))
     assert floors.run_once("default").part == floors.SHORT_PART
-    # The floors pass what is dead at the second tick after that.
-    parts = [floors.run_once("default").part for _ in range(3)]
-    assert parts[-1] == 1.0
+    # The floors pass what is dead at the second tick after that, unless other transactions are open.
+    eventually(lambda: floors.run_once("default").part == 1.0)
 
 
 def test_the_interval_of_a_step_is_shorter_if_the_step_says_so() -> None:
