@@ -14,7 +14,8 @@ from django.db import Error, connections
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.conf import settings
-from django_pgqueue.maintenance import breaker_reporter, floors, measurer, sweeper
+from django_pgqueue.maintenance import breaker_reporter, measurer, sweeper
+from django_pgqueue.maintenance.floors import Floors
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
@@ -127,7 +128,7 @@ class MaintenanceLoop:
 
     def __init__(self, using: str, *, on_promoted: Callable[[], None] = lambda: None) -> None:
         steps = [
-            MaintenanceStep("tick", "TICK_INTERVAL", floors.run_once),
+            MaintenanceStep("tick", "TICK_INTERVAL", Floors().run_once),
             MaintenanceStep("sweep", "SWEEP_INTERVAL", sweeper.run_once),
             MaintenanceStep("breakers", "SWEEP_INTERVAL", breaker_reporter.run_once),
             # It counts the rows of a partition before it drops it, a whole day of the archive.

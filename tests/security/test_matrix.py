@@ -36,6 +36,7 @@ VERBS = """
     next_due            .        x       .         .       .
     is_contended        .        x       .         .       .
     tick                .        x       .         .       .
+    entries_walked      .        x       .         .       .
     schedule_fire       .        x       .         .       .
     sweep               .        x       x         .       .
     prune               .        x       x         .       .

@@ -86,7 +86,7 @@ class Run:
     def tick(self, seconds: float) -> None:
         """Move the floors, as a worker does beside its messages."""
         if self.design.has("ticks"):
-            self.clients("ticks", clients=1, seconds=seconds)
+            self.clients("ticks", clients=1, seconds=seconds, many=200)
 
     def sample(self) -> Sample:
         at, enqueued, completed = row_of(self.script("progress"))

@@ -1,6 +1,8 @@
-SELECT pgqueue_entries_walked() >= 200 AS crowded FROM pgqueue_tick() \gset
+SELECT pgqueue_entries_walked() >= :many AS crowded FROM pgqueue_tick() \gset
 \if :crowded
+\set many 50
 \sleep 50 ms
 \else
+\set many 200
 \sleep 200 ms
 \endif
