@@ -47,7 +47,7 @@ BEGIN
                 -- locked it since its last turn: the next one to lock it looks with a newer snapshot, which has these
                 -- messages and settlements. The turn that wrote the row had locked it before, hence the xmin. What this
                 -- transaction has brought itself, others cannot see before it commits.
-                p_lazy AND sum(n.spent) IS NULL AND NOT bool_or(n.own) AND (
+                p_lazy AND sum(n.spent) IS NULL AND bool_or(n.own) IS NOT TRUE AND (
                     SELECT l.parked_until IS NULL AND l.xmax IN ('0', l.xmin)
                         AND (l.floor_rank, l.floor_at, l.floor_id) <= ((array_agg(n.floor_rank))[1],
                             (array_agg(n.floor_at))[1], (array_agg(n.floor_id))[1]) IS NOT FALSE
@@ -55,7 +55,7 @@ BEGIN
             FROM (
                 SELECT a.* FROM (
                     SELECT a.ctid AS place, a.channel_id, a.floor_rank, a.floor_at, a.floor_id, a.spent,
-                        a.xid = pg_current_xact_id() AS own
+                        a.xid = pg_current_xact_id_if_assigned() AS own
                     FROM pgqueue_arrival AS a
                     WHERE a.queue = p_queue AND a.lazy = p_lazy AND a.xid >= v_line.arrival_xid
                         AND a.channel_id <> ALL (v_held)
