@@ -141,23 +141,20 @@ class Dispatch:
         if not deliveries:
             return
         names = asynchronous_names(deliveries)
+        self._given = []
         if names:
             self._careful = CAREFUL_SECONDS
             self._async_until = time.monotonic() + RECENT_SECONDS
-        shares = (
-            (self._loop, [delivery for delivery in deliveries if delivery.handler in names]),
-            (self._buffer, [delivery for delivery in deliveries if delivery.handler not in names]),
-        )
-        self._given = [side for side, share in shares if share]
-        for side, share in shares:
-            if share:
-                self._give(side, share)
+            self._give(self._loop, [delivery for delivery in deliveries if delivery.handler in names])
+        if sync := [delivery for delivery in deliveries if delivery.handler not in names]:
+            self._give(self._buffer, sync)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""
         self._put([Execution(delivery, NOT_STARTED) for delivery in deliveries])
 
     def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
+        self._given.append(side)
         most = len(deliveries) if self._keep else side.most()
         side.put(deliveries[:most])
         if surplus := deliveries[most:]:

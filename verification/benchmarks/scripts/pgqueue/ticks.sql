@@ -1,3 +1,4 @@
+-- As django_pgqueue/maintenance/floors.py does with the default TICK_INTERVAL.
 SELECT pgqueue_entries_walked() >= :many AS crowded FROM pgqueue_tick() \gset
 \if :crowded
 \set many 50
