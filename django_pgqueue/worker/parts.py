@@ -135,7 +135,7 @@ class WorkerParts:
 
     def _make_keeper(self) -> LeaseKeeper[Delivery] | RemoteKeeper:
         if self._link is not None:
-            return RemoteKeeper(self._link, self.options.lease, on_lost=self._lost, on_cancelled=self._cancelled)
+            return RemoteKeeper(self.board, on_lost=self._lost, on_cancelled=self._cancelled)
         return LeaseKeeper(
             self.options.using,
             self.options.lease,

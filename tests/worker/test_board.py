@@ -20,6 +20,8 @@ from types import SimpleNamespace
 from django_pgqueue.worker.hold.board import Board
 board = Board(int(sys.argv[1]))
 settled, ended, *running = [SimpleNamespace(id=number) for number in range(1, 5)]
+held = SimpleNamespace(id=9, token=SimpleNamespace(int=2**127 + 1))
+board.hold([held], 5.0)
 board.begin([settled, ended])
 board.begin(running, deadline=1e9)
 board.end([settled, ended])
@@ -38,8 +40,9 @@ def test_messages_that_a_killed_process_had_begun_are_on_the_board_until_they_ar
     command = [sys.executable, "-c", WRITER, str(board.fd)]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     assert subprocess.run(command, pass_fds=[board.fd], env=environment).returncode == -9
-    running, begun = sorted(board.running()), sorted(board.begun())
+    running, begun, leases = sorted(board.running()), sorted(board.begun()), board.leases()
     board.close()
+    assert leases == [(9, 2**127 + 1, 5.0, False)]
     assert [(entry.id, entry.deadline) for entry in running] == [(3, 1e9), (4, 1e9)]
     assert [entry.id for entry in begun] == [2, 3, 4]
     assert all(before <= entry.started_at <= time.monotonic() for entry in begun)

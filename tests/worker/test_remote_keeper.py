@@ -1,17 +1,16 @@
-"""The requests of a child to its supervisor about its leases, and its use of the answers."""
+"""The leases of a child, as its board shows them to its supervisor, and its use of the supervisor's answers."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.link.pipe import LeaseList, Link
+from django_pgqueue.worker.hold.board import Board, ShownLease
+from django_pgqueue.worker.link.pipe import LeaseList
 from django_pgqueue.worker.link.remote_keeper import RemoteKeeper
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,37 +19,36 @@ FIRST = Delivery(
     attempt=1, max_attempts=5, token=uuid4(), lease_expires_at=EPOCH, state=None, created_at=EPOCH, dequeue_at=EPOCH,
 )  # fmt: skip
 SECOND = replace(FIRST, id=2, token=uuid4())
-LEASE = timedelta(seconds=15)
 
 
 class Child:
-    """A keeper, the supervisor's end of its link, and what the keeper has called back."""
+    """A keeper, its board, and what the keeper has called back."""
 
     def __init__(self) -> None:
-        self.supervisor, fd = Link.pair()
-        self.link = Link(fd)
+        self.board = Board()
         self.lost: list[Delivery] = []
         self.cancelled: list[Delivery] = []
-        self.keeper = RemoteKeeper(self.link, LEASE, on_lost=self.lost.extend, on_cancelled=self.cancelled.extend)
-
-    def said(self) -> list[tuple[object, ...]]:
-        """All that the supervisor has heard. The child is gone after that."""
-        self.link.close()
-        return list(iter(self.supervisor.receive, None))
+        self.keeper = RemoteKeeper(self.board, on_lost=self.lost.extend, on_cancelled=self.cancelled.extend)
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    child = Child()
-    yield child
-    child.supervisor.close()
+def child() -> Child:
+    return Child()
 
 
-def test_leases_are_sent_and_released_by_id_and_token(child: Child) -> None:
+def lease(delivery: Delivery, since: float, *, settling: bool = False) -> ShownLease:
+    assert delivery.token is not None
+    return ShownLease(delivery.id, delivery.token.int, since, settling)
+
+
+def test_leases_are_on_the_board_from_the_hold_to_the_release(child: Child) -> None:
     child.keeper.hold([FIRST, SECOND], 10.0)
-    assert child.keeper.release([FIRST, FIRST]) == [FIRST]
+    assert child.board.leases() == [lease(FIRST, 10.0), lease(SECOND, 10.0)]
+    # A copy stands for the same lease.
+    assert child.keeper.release([replace(FIRST), FIRST]) == [FIRST]
     assert len(child.keeper) == 1
-    assert child.said() == [("hold", LeaseList.of([FIRST, SECOND]), 10.0), ("release", LeaseList.of([FIRST]))]
+    assert child.board.leases() == [lease(SECOND, 10.0)]
+    assert child.board.begun() == []
 
 
 def test_a_lease_that_was_released_before_the_heartbeat_missed_it_is_not_lost(child: Child) -> None:
@@ -59,6 +57,7 @@ def test_a_lease_that_was_released_before_the_heartbeat_missed_it_is_not_lost(ch
     child.keeper.lost(LeaseList.of([FIRST, SECOND]))
     assert child.lost == [SECOND]
     assert len(child.keeper) == 0
+    assert child.board.leases() == []
 
 
 def test_a_lease_that_is_being_settled_when_the_heartbeat_misses_it_is_not_lost(child: Child) -> None:
@@ -86,20 +85,25 @@ def test_a_worker_that_gets_a_message_again_had_lost_it(child: Child) -> None:
     child.keeper.hold([FIRST], 10.0)
     child.keeper.hold([again], 20.0)
     assert child.lost == [FIRST]
+    assert child.board.leases() == [lease(again, 20.0)]
     assert child.keeper.release([FIRST]) == []
     assert child.keeper.release([again]) == [again]
+    assert child.board.leases() == []
 
 
-def test_the_settling_is_sent_only_for_leases_that_are_heartbeated(child: Child) -> None:
-    now = time.monotonic()
-    child.keeper.hold([FIRST], now)
-    child.keeper.hold([SECOND], now - LEASE.total_seconds() / 3)
-    child.keeper.settling([FIRST, SECOND])
-    assert child.said()[2:] == [("settling", LeaseList.of([SECOND]), True)]
+def test_the_supervisor_sees_which_leases_are_being_settled(child: Child) -> None:
+    child.keeper.hold([FIRST, SECOND], 10.0)
+    child.keeper.settling([replace(FIRST)])
+    assert child.board.leases() == [lease(FIRST, 10.0, settling=True), lease(SECOND, 10.0)]
+    child.keeper.settling([FIRST], now=False)
+    assert child.board.leases() == [lease(FIRST, 10.0), lease(SECOND, 10.0)]
 
 
-def test_a_supervisor_that_is_gone_makes_no_trouble(child: Child) -> None:
-    child.supervisor.close()
-    child.keeper.hold([FIRST], 10.0)
-    assert child.keeper.release([FIRST]) == [FIRST]
-    assert child.link.receive() is None
+def test_a_message_that_runs_after_its_lease_is_lost_has_begun_and_is_not_extended(child: Child) -> None:
+    child.keeper.hold([FIRST, SECOND], 10.0)
+    child.board.begin([FIRST])
+    child.keeper.lost(LeaseList.of([FIRST]))
+    assert child.board.leases() == [lease(SECOND, 10.0)]
+    assert [entry.id for entry in child.board.running()] == [1]
+    child.board.settle([FIRST])
+    assert child.board.begun() == []

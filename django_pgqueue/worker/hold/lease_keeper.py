@@ -90,7 +90,7 @@ class LeaseKeeper(Generic[L]):
         self._outage = outage
         self._on_lost = on_lost
         self._on_cancelled = on_cancelled
-        self._held: dict[tuple[int, LeaseToken | int | None], Lease[L]] = {}
+        self._held: dict[tuple[int, LeaseToken | None], Lease[L]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
@@ -116,12 +116,6 @@ class LeaseKeeper(Generic[L]):
         """Forget the leases. Returns those that were held until now."""
         with self._lock:
             return [delivery for delivery in deliveries if self._held.pop(key(delivery), None) is not None]
-
-    def forget(self, keys: Iterable[tuple[int, LeaseToken | int]]) -> None:
-        """Forget leases by their keys, id and token; a token of a supervisor is equal to its number."""
-        with self._lock:
-            for each in keys:
-                self._held.pop(each, None)
 
     def leases(self) -> list[Lease[L]]:
         """Return a copy of the list of held leases."""

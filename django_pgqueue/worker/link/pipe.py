@@ -10,34 +10,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from django_pgqueue.delivery import Delivery
-
-
-class Token(int):
-    """Hold the number of a lease's UUID: a UUID object would cost the supervisor twice as much for each message."""
-
-    __slots__ = ()
-
-    @property
-    def int(self) -> Token:
-        """Return the number, as the attribute of a UUID."""
-        return self
-
-    @property
-    def hex(self) -> str:
-        """Return the number in 32 hexadecimal digits, as the attribute of a UUID."""
-        return f"{self:032x}"
-
-
-class HeldLease(NamedTuple):
-    """Hold a lease as the supervisor knows it; its lease keeper takes it in place of a delivery.
-
-    ``id``: the message's id. ``worker``: the name of the child that has the message.
-    """
-
-    id: int
-    token: Token
-    worker: str
+from django_pgqueue.delivery import Leased
 
 
 class LeaseList(NamedTuple):
@@ -47,29 +20,22 @@ class LeaseList(NamedTuple):
     tokens: list[int]
 
     @classmethod
-    def of(cls, deliveries: Sequence[Delivery | HeldLease]) -> LeaseList:
+    def of(cls, deliveries: Sequence[Leased]) -> LeaseList:
         """Return the leases of these deliveries."""
         return cls(
             [delivery.id for delivery in deliveries],
             [0 if delivery.token is None else delivery.token.int for delivery in deliveries],
         )
 
-    def held(self, worker: str) -> list[HeldLease]:
-        """Return the leases as the supervisor keeps them for the child ``worker``."""
-        # The messages of a dequeue share a token.
-        made = {token: Token(token) for token in set(self.tokens)}
-        return [HeldLease(message, made[token], worker) for message, token in self.keys()]
-
     def keys(self) -> Iterator[tuple[int, int]]:
-        """Yield the keys of the leases, as a lease keeper has them."""
+        """Yield id and token of each lease."""
         return zip(self.ids, self.tokens, strict=True)
 
 
 class Link:
     """Send and receive frames at one end of the connection. A frame is a tuple: a word, and its arguments.
 
-    From the child: ``ready`` · ``hold`` leases, since · ``release`` leases · ``settling`` leases, now
-    · ``report`` description, database error · ``recycle`` reason · ``refused`` reason.
+    From the child: ``ready`` · ``report`` description, database error · ``recycle`` reason · ``refused`` reason.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """
 

@@ -19,8 +19,8 @@ from django_pgqueue.models import Message
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.link.pipe import HeldLease, Token
 from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.supervisor.child_keeper import HeldLease
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -185,10 +185,10 @@ class LeaseReclaimer:
         )
 
     def _leases(self, worker: str) -> list[HeldLease]:
-        """Read the leases of the worker from the database: the child may not have reported its last dequeue."""
+        """Read the leases of the worker from the database: the board does not have the dequeue that was under way."""
         leased = Message.objects.using(self._using).filter(status=Message.Status.LEASED, worker=worker)
         return [
-            HeldLease(message, Token(token.int), worker)
+            HeldLease(message, token, worker)
             for message, token in leased.values_list("id", "lease_token")
             if token is not None
         ]

@@ -19,8 +19,8 @@ from django.db import connections
 
 from django_pgqueue.sql.call import call
 from django_pgqueue.worker.hold.lease_keeper import Lease
-from django_pgqueue.worker.link.pipe import HeldLease
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS
+from django_pgqueue.worker.supervisor.child_keeper import HeldLease
 from django_pgqueue.worker.supervisor.process import Child
 
 # A child is replaced after STALL_LEASES lease times without progress, but at least LEAST_STALL_SECONDS. Probes report

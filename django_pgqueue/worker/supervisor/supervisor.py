@@ -11,15 +11,15 @@ from django.db import connections
 
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.hold.board import Begun
-from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.pipe import HeldLease, LeaseList
+from django_pgqueue.worker.link.pipe import LeaseList
 from django_pgqueue.worker.link.spawn import describe_exit
 from django_pgqueue.worker.operate.registration import Registration
 from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.supervisor.child_keeper import ChildKeeper, HeldLease
 from django_pgqueue.worker.supervisor.lease_reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_pool import ProcessPool
@@ -60,8 +60,14 @@ class Supervisor:
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
         self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
         outage = Outage(using, options.name)
-        self._keeper: LeaseKeeper[HeldLease] = LeaseKeeper(
-            using, options.lease, outage=outage, on_lost=self._lost, on_cancelled=self._cancelled, crashed=crashed
+        self._keeper = ChildKeeper(
+            using,
+            options.lease,
+            children=lambda: self._pool.children,
+            outage=outage,
+            on_lost=self._lost,
+            on_cancelled=self._cancelled,
+            crashed=crashed,
         )
         self._reclaimer = LeaseReclaimer(
             using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed
@@ -185,6 +191,7 @@ class Supervisor:
             child.relieved = False
         elif not child.relieved:
             child.relieved = True
+            self._keeper.read(child)
             begun = {entry.id for entry in child.board.begun()}
             waiting = [lease for lease in self._keeper.held() if lease.worker == child.name and lease.id not in begun]
             logger.warning(
@@ -204,6 +211,7 @@ class Supervisor:
 
     def _ended(self, child: Child, status: int, begun: list[Begun]) -> None:
         self._registration.wake()
+        self._keeper.read(child)
         if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
             return
         why = child.kill_reason or child.stop_reason
@@ -214,12 +222,6 @@ class Supervisor:
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
-            case ("hold", leases, since):
-                self._keeper.hold(leases.held(child.name), since)
-            case ("release", leases):
-                self._keeper.forget(leases.keys())
-            case ("settling", leases, now):
-                self._keeper.settling(leases.held(child.name), now)
             case ("report", report, database_error):
                 child.record_report(report, database_error)
             case ("ready",):

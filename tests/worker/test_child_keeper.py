@@ -1,0 +1,133 @@
+"""The supervisor's knowledge of the leases that its children hold."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from django_pgqueue import lease_release
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.models import Message
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.supervisor.child_keeper import ChildKeeper, HeldLease
+from django_pgqueue.worker.supervisor.process import Child
+from tests.support.messages import lease_messages
+
+LEASE = timedelta(seconds=15)
+
+
+class Family:
+    """A supervisor's keeper, its children, and the leases that it has called lost."""
+
+    def __init__(self) -> None:
+        self.children: list[Child] = []
+        self.lost: list[HeldLease] = []
+        self.keeper = ChildKeeper(
+            "default",
+            LEASE,
+            children=lambda: self.children,
+            outage=Outage("default", "test"),
+            on_lost=self.lost.extend,
+            on_cancelled=print,
+            crashed=print,
+        )
+
+    def child(self, name: str) -> Child:
+        child = cast(Child, SimpleNamespace(name=name, board=Board()))
+        self.children.append(child)
+        return child
+
+    def held(self) -> list[tuple[str, int]]:
+        """The leases that the keeper has after a look at the boards, by child."""
+        return sorted((lease.delivery.worker, lease.delivery.id) for lease in self.keeper.leases())
+
+
+@pytest.fixture
+def family() -> Family:
+    return Family()
+
+
+def deliveries(*ids: int) -> list[Any]:
+    return [SimpleNamespace(id=message, token=SimpleNamespace(int=message << 64 | message)) for message in ids]
+
+
+def expires(message: Delivery) -> Any:
+    return Message.objects.get(id=message.id).lease_expires_at
+
+
+def test_the_leases_of_all_children_are_extended_for_as_long_as_their_boards_show_them(family: Family) -> None:
+    one, two = family.child("one"), family.child("two")
+    first, second, third = deliveries(1, 2, 3)
+    one.board.hold([first, second], 10.0)
+    two.board.hold([third], 20.0)
+    assert family.held() == [("one", 1), ("one", 2), ("two", 3)]
+    assert {lease.delivery.token.int: lease.held_at for lease in family.keeper.leases()} == {
+        1 << 64 | 1: 10.0, 2 << 64 | 2: 10.0, 3 << 64 | 3: 20.0,
+    }  # fmt: skip
+    one.board.begin([first])
+    one.board.release([first, second])
+    assert family.held() == [("two", 3)]
+
+
+def test_the_leases_of_a_child_that_has_ended_are_kept_until_they_are_reclaimed(family: Family) -> None:
+    child = family.child("one")
+    child.board.hold(deliveries(1, 2), 10.0)
+    family.keeper.read(child)
+    family.children.remove(child)
+    assert family.held() == [("one", 1), ("one", 2)]
+    family.keeper.release(family.keeper.held())
+    assert family.held() == []
+
+
+def test_a_lease_that_ended_in_the_supervisor_stays_ended_while_the_board_shows_it(family: Family) -> None:
+    child = family.child("one")
+    first, second = deliveries(1, 2)
+    child.board.hold([first, second], 10.0)
+    family.keeper.read_all()
+    family.keeper.release([lease for lease in family.keeper.held() if lease.id == 1])
+    assert family.held() == [("one", 2)]
+    # The child hears of it, and gets the message again by another lease.
+    child.board.release([first])
+    [again] = deliveries(1)
+    again.token.int += 1
+    child.board.hold([again], 30.0)
+    assert family.held() == [("one", 1), ("one", 2)]
+
+
+def test_leases_that_are_being_settled_are_left_out_whoever_settles_them(family: Family) -> None:
+    child = family.child("one")
+    first, second = deliveries(1, 2)
+    child.board.hold([first, second], 10.0)
+    child.board.settling([first], True)
+
+    def settling() -> list[int]:
+        return sorted(lease.delivery.id for lease in family.keeper.leases() if lease.settling)
+
+    assert settling() == [1]
+    family.keeper.settling([lease for lease in family.keeper.held() if lease.id == 2])
+    assert settling() == [1, 2]
+    child.board.settling([first], False)
+    assert settling() == [2]
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_round_of_heartbeats_extends_what_the_boards_show_and_calls_the_rest_lost(family: Family) -> None:
+    child = family.child("one")
+    extended, lost, young = lease_messages(3)
+    before = expires(extended), expires(young)
+    long_ago = time.monotonic() - LEASE.total_seconds() / 2
+    child.board.hold([extended, lost], long_ago)
+    child.board.hold([young], time.monotonic())
+    lease_release([lost.id])
+    assert family.keeper.run_once() == 1
+    assert expires(extended) > before[0]
+    assert expires(young) == before[1]
+    assert [lease.id for lease in family.lost] == [lost.id]
+    # It is called lost once, although the child has not heard of it yet.
+    assert family.keeper.run_once() == 0
+    assert len(family.lost) == 1
