@@ -49,7 +49,8 @@ def test_a_look_that_did_not_empty_the_queues_is_followed_at_once_or_after_the_h
     rest = Rest(1)
     rest.looked(10, 10, time.monotonic(), single=False)
     assert not rest.take()
-    rest.looked(1, 1, time.monotonic() - 1, single=True)
     began = time.monotonic()
-    assert rest.take()
+    rest.looked(1, 1, time.monotonic() - 1, single=True)
     assert time.monotonic() - began >= HANDLER_FIRST_SECONDS / 2
+    assert rest.take()
+    assert not rest.take()

@@ -24,25 +24,30 @@ class Rest:
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._until = 0.0
+        self._has_rested = False
         self.shortest = REST_SECONDS * processes
 
     def take(self) -> bool:
-        """Wait for the rest of the time. Returns whether some of it was left."""
+        """Wait for the rest of the time. Returns whether there was a rest since the last look."""
         left = self._until - time.monotonic()
         if left > 0:
             time.sleep(left)
-        return left > 0
+        rested, self._has_rested = self._has_rested or left > 0, False
+        return rested
 
     def looked(self, found: int, wanted: int, looked_at: float, *, single: bool) -> None:
         """Record a look, which decides the time of the next one.
 
         ``found``, ``wanted``: how many messages it returned, and for how many it asked. ``looked_at``:
-        time.monotonic() when it began. ``single``: it answered a notification by asking for one message.
+        time.monotonic() when it began. ``single``: it answered a notification by asking for one message. If it got
+        that, this waits at once, before the producer does anything else.
         """
+        self._until = 0.0
         if found < wanted:
             self._until = looked_at + self.seconds(found, time.monotonic() - looked_at)
-        else:
-            self._until = time.monotonic() + HANDLER_FIRST_SECONDS if single else 0.0
+        elif single:
+            time.sleep(HANDLER_FIRST_SECONDS)
+            self._has_rested = True
 
     def seconds(self, found: int, took: float) -> float:
         """Return the time from the start of a look that found fewer messages than it wanted to the next one.
