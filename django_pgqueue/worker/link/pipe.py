@@ -24,10 +24,10 @@ class LeaseList(NamedTuple):
         """Return the leases of these deliveries."""
         return cls(
             [delivery.id for delivery in deliveries],
-            [0 if delivery.token is None else delivery.token.int for delivery in deliveries],
+            [0 if delivery.token is None else int(delivery.token.hex, 16) for delivery in deliveries],
         )
 
-    def keys(self) -> Iterator[tuple[int, int]]:
+    def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield id and token of each lease."""
         return zip(self.ids, self.tokens, strict=True)
 

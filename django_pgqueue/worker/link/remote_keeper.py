@@ -94,7 +94,7 @@ class RemoteKeeper:
         return held is not None and (held is delivery or held.token == delivery.token)
 
     def _known(self, leases: LeaseList) -> list[Delivery]:
-        held = [(self._held.get(message), token) for message, token in leases.keys()]
+        held = [(self._held.get(message), token) for message, token in leases.pairs()]
         return [delivery for delivery, token in held if delivery is not None and int(delivery.token or 0) == token]
 
     def start(self) -> None:
