@@ -99,7 +99,7 @@ def test_a_lease_that_ended_in_the_supervisor_stays_ended_while_the_board_shows_
     assert family.held() == [("one", 1), ("one", 2)]
 
 
-def test_leases_that_are_being_settled_are_left_out_whoever_settles_them(family: Family) -> None:
+def test_leases_are_left_out_that_the_child_or_the_supervisor_settles(family: Family) -> None:
     child = family.child("one")
     first, second = deliveries(1, 2)
     child.board.hold([first, second], 10.0)
