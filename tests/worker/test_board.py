@@ -76,6 +76,31 @@ def test_a_message_that_could_not_be_settled_stays_for_its_supervisor() -> None:
     assert (entry.id, entry.ended_at) == (7, math.inf)
 
 
+def test_a_settlement_that_is_given_up_leaves_what_had_begun_and_no_lease() -> None:
+    board = Board()
+    begun, waiting = [SimpleNamespace(id=message, token=None) for message in (1, 2)]
+    board.hold([begun, waiting], 5.0)
+    board.begin([begun])
+    free = board.free
+    board.give_up([begun, waiting])
+    assert board.leases() == []
+    assert [entry.id for entry in board.begun()] == [1]
+    assert board.free == free + 1
+
+
+def test_a_message_keeps_its_place_from_the_lease_to_the_settlement() -> None:
+    board = Board()
+    message: Any = SimpleNamespace(id=3, token=None)
+    board.hold([message], 5.0)
+    free = board.free
+    board.begin([message], deadline=9.0)
+    assert board.free == free
+    assert board.leases() == [(3, 0, 5.0, False)]
+    assert [(entry.id, entry.deadline) for entry in board.running()] == [(3, 9.0)]
+    board.settle([message])
+    assert (board.leases(), board.begun(), board.free) == ([], [], free + 1)
+
+
 def test_a_message_without_a_time_limit_has_none() -> None:
     board = Board()
     shown = messages(4)
