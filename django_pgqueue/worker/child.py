@@ -30,8 +30,8 @@ def main(link: Link, board: Board) -> int:
     """Run the worker of this process until it stops. Returns the exit status.
 
     ``link``: the connection to the supervisor, whose first frame has the orders. ``board``: the shared memory in which
-    the process shows the messages that it runs. The status is 0 if all outcomes are written and no role crashed, and
-    else 1. A handler that does not end makes the process exit at once with 1.
+    the process shows its leases and the messages that it runs. The status is 0 if all outcomes are written and no role
+    crashed, and else 1. A handler that does not end makes the process exit at once with 1.
     """
     # After a crash in C code, the traceback on stderr names the handler. On SIGUSR1, it shows the stack of each thread.
     faulthandler.enable()

@@ -42,7 +42,7 @@ def test_messages_that_a_killed_process_had_begun_are_on_the_board_until_they_ar
     assert subprocess.run(command, pass_fds=[board.fd], env=environment).returncode == -9
     running, begun, leases = sorted(board.running()), sorted(board.begun()), board.leases()
     board.close()
-    assert leases == [(9, 2**127 + 1, 5.0, False)]
+    assert leases == [(9, 2**127 + 1, 5.0)]
     assert [(entry.id, entry.deadline) for entry in running] == [(3, 1e9), (4, 1e9)]
     assert [entry.id for entry in begun] == [2, 3, 4]
     assert all(before <= entry.started_at <= time.monotonic() for entry in begun)
@@ -95,7 +95,7 @@ def test_a_message_keeps_its_place_from_the_lease_to_the_settlement() -> None:
     free = board.free
     board.begin([message], deadline=9.0)
     assert board.free == free
-    assert board.leases() == [(3, 0, 5.0, False)]
+    assert board.leases() == [(3, 0, 5.0)]
     assert [(entry.id, entry.deadline) for entry in board.running()] == [(3, 9.0)]
     board.settle([message])
     assert (board.leases(), board.begun(), board.free) == ([], [], free + 1)

@@ -36,9 +36,9 @@ def child() -> Child:
     return Child()
 
 
-def lease(delivery: Delivery, since: float, *, settling: bool = False) -> ShownLease:
+def lease(delivery: Delivery, since: float) -> ShownLease:
     assert delivery.token is not None
-    return ShownLease(delivery.id, delivery.token.int, since, settling)
+    return ShownLease(delivery.id, delivery.token.int, since)
 
 
 def test_leases_are_on_the_board_from_the_hold_to_the_release(child: Child) -> None:
@@ -91,12 +91,18 @@ def test_a_worker_that_gets_a_message_again_had_lost_it(child: Child) -> None:
     assert child.board.leases() == []
 
 
-def test_the_supervisor_sees_which_leases_are_being_settled(child: Child) -> None:
-    child.keeper.hold([FIRST, SECOND], 10.0)
-    child.keeper.settling([replace(FIRST)])
-    assert child.board.leases() == [lease(FIRST, 10.0, settling=True), lease(SECOND, 10.0)]
-    child.keeper.settling([FIRST], now=False)
-    assert child.board.leases() == [lease(FIRST, 10.0), lease(SECOND, 10.0)]
+def test_a_message_that_comes_back_before_its_settlement_is_noted_is_not_lost(child: Child) -> None:
+    again = replace(FIRST, token=uuid4())
+    child.keeper.hold([FIRST], 10.0)
+    child.keeper.settling([FIRST])
+    child.keeper.hold([again], 20.0)
+    assert child.lost == []
+    assert child.keeper.release([FIRST]) == []
+    assert child.board.leases() == [lease(again, 20.0)]
+    # The new lease is not being settled.
+    child.keeper.lost(LeaseList.of([again]))
+    assert child.lost == [again]
+    assert child.board.leases() == []
 
 
 def test_a_message_that_runs_after_its_lease_is_lost_has_begun_and_is_not_extended(child: Child) -> None:

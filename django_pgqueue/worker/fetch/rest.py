@@ -45,7 +45,7 @@ class Rest:
         self._until = 0.0
         if found < wanted:
             self._until = looked_at + self.seconds(found, time.monotonic() - looked_at)
-        elif single:
+        elif single and found:
             time.sleep(HANDLER_FIRST_SECONDS)
             self._has_rested = True
 

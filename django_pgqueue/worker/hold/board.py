@@ -20,11 +20,11 @@ from django_pgqueue.delivery import Delivery
 
 # More messages than any process holds at a time. The producer takes only as many as have a place.
 MOST_PLACES = 16_384
-# Eight numbers of 8 bytes: message id (0: free), started_at (0: it has not begun), deadline, ended_at (0: its handler
-# has not ended), the two halves of the token, held_at (0: the lease is not held), settling (1: it is being settled).
-PLACE_FIELDS = 8
+# Seven numbers of 8 bytes: message id (0: free), started_at (0: it has not begun), deadline, ended_at (0: its handler
+# has not ended), held_at (0: the lease is not held), and the two halves of the token.
+PLACE_FIELDS = 7
 BOARD_BYTES = MOST_PLACES * PLACE_FIELDS * 8
-STARTED, DEADLINE, ENDED, HIGH, LOW, HELD, SETTLING = range(1, PLACE_FIELDS)
+STARTED, DEADLINE, ENDED, HELD, HIGH, LOW = range(1, PLACE_FIELDS)
 HALF_TOKEN = 2**64 - 1
 
 
@@ -46,13 +46,12 @@ class ShownLease(NamedTuple):
     """Hold a lease as the board shows it.
 
     ``id``: the message's id. ``token``: the number of the lease's UUID. ``held_at``: time.monotonic() before it was
-    taken. ``settling``: the message is being settled, so the lease needs no heartbeat.
+    taken.
     """
 
     id: int
     token: int
     held_at: float
-    settling: bool
 
 
 class Board:
@@ -60,11 +59,13 @@ class Board:
 
     ``fd``: the file descriptor of the shared memory, see :meth:`shared`; None: memory of this process alone. One
     process writes, from any of its threads, and another reads. Numbers of 8 bytes are read and written in one piece.
-    A message has one place, from the moment when its lease is held until it is neither held nor begun.
+    A message has one place, from the moment when its lease is held until it is neither held nor begun. ``closed``:
+    whether :meth:`close` was called.
     """
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = fd
+        self.closed = False
         memory = memoryview(mmap.mmap(-1 if fd is None else fd, BOARD_BYTES))
         self._ids = memory.cast("q")
         self._times = memory.cast("d")
@@ -105,15 +106,8 @@ class Board:
                 halves[place + HIGH], halves[place + LOW] = token >> 64, token & HALF_TOKEN
                 times[place + STARTED] = 0.0
                 times[place + HELD] = since
-                halves[place + SETTLING] = 0
                 # The id is written last, so that a reader that sees it sees the rest, too.
                 self._ids[place] = delivery.id
-
-    def settling(self, deliveries: Iterable[Delivery], now: bool) -> None:
-        """Show that the deliveries are being settled (``now``), or not any more."""
-        with self._lock:
-            for place in self._found(deliveries):
-                self._halves[place + SETTLING] = now
 
     def release(self, deliveries: Iterable[Delivery]) -> None:
         """Show that the leases of the deliveries are not held any more. Those that have begun stay on the board."""
@@ -149,8 +143,10 @@ class Board:
         """Show that the handler of the deliveries has ended. Those that are settled already (atomic) are skipped."""
         now = time.monotonic()
         with self._lock:
-            for place in self._found(deliveries):
-                self._times[place + ENDED] = now
+            for delivery in deliveries:
+                place = self._places.get(id(delivery))
+                if place is not None:
+                    self._times[place + ENDED] = now
 
     def settle(self, deliveries: Iterable[Delivery]) -> None:
         """Remove the deliveries, because their settlement has committed or their lease is lost."""
@@ -197,11 +193,12 @@ class Board:
         for message, place in self._shown():
             token, held_at = halves[place + HIGH] << 64 | halves[place + LOW], self._times[place + HELD]
             if held_at and self._ids[place] == message:
-                found.append(ShownLease(message, token, held_at, bool(halves[place + SETTLING])))
+                found.append(ShownLease(message, token, held_at))
         return found
 
     def close(self) -> None:
-        """Close the file descriptor of a shared board."""
+        """Close the file descriptor of a shared board. What the board shows can still be read."""
+        self.closed = True
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
@@ -212,12 +209,6 @@ class Board:
                 return
             place = self._places[id(delivery)] = self._free.pop()
             yield delivery, place
-
-    def _found(self, deliveries: Iterable[Delivery]) -> Iterator[int]:
-        for delivery in deliveries:
-            place = self._places.get(id(delivery))
-            if place is not None:
-                yield place
 
     def _begin(self, place: int, now: float, deadline: float) -> None:
         self._times[place + DEADLINE] = deadline

@@ -21,7 +21,10 @@ ROLE = "lease keeper"
 L = TypeVar("L", bound=Leased)
 
 
-def key(delivery: Leased) -> tuple[int, LeaseToken | None]:
+Key = tuple[int, LeaseToken | None]
+
+
+def key(delivery: Leased) -> Key:
     """Return the key of a lease: id and token, because a worker may get a lost message again while its handler runs."""
     return delivery.id, delivery.token
 
@@ -33,7 +36,7 @@ class Keeper(Protocol):
         """Extend the leases from now on. ``since``: time.monotonic() before they were taken."""
 
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
-        """Skip the leases while they are settled (``now``), or extend them again."""
+        """Do not report the leases as lost while they are settled (``now``), or do so again."""
 
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Forget the leases. Returns those that were held until now."""
@@ -56,7 +59,8 @@ class Lease(Generic[L]):
     """Hold a lease that a keeper extends.
 
     ``beat_at``, ``held_at``: when it was last extended, and taken (time.monotonic()). ``settling``: it is being
-    settled, so heartbeats leave it out. ``cancelled``: a requested cancellation was reported already.
+    settled, so it is not lost if a heartbeat does not find it. ``cancelled``: a requested cancellation was reported
+    already.
     """
 
     delivery: L
@@ -90,7 +94,7 @@ class LeaseKeeper(Generic[L]):
         self._outage = outage
         self._on_lost = on_lost
         self._on_cancelled = on_cancelled
-        self._held: dict[tuple[int, LeaseToken | None], Lease[L]] = {}
+        self._held: dict[Key, Lease[L]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = Role("lease-keeper", self._run, crashed=crashed)
@@ -102,9 +106,9 @@ class LeaseKeeper(Generic[L]):
                 self._held[key(delivery)] = Lease(delivery, since, since)
 
     def settling(self, deliveries: Iterable[L], now: bool = True) -> None:
-        """Skip the leases while they are settled (``now``), or extend them again.
+        """Do not report the leases as lost while they are settled (``now``), or do so again.
 
-        A heartbeat would wait for the settlement, and then report the lease as lost.
+        A heartbeat after the settlement does not find them. One before it extends them: the settlement may wait.
         """
         with self._lock:
             for delivery in deliveries:
@@ -138,12 +142,11 @@ class LeaseKeeper(Generic[L]):
         """Extend all leases that are due. Returns how many were extended. Raises the database's error."""
         now = time.monotonic()
         with self._lock:
-            due = [lease for lease in self._held.values() if not lease.settling and lease.beat_at + self._every <= now]
+            due = [lease for lease in self._held.values() if lease.beat_at + self._every <= now]
         if not due:
             return 0
-        deliveries = [lease.delivery for lease in due]
-        held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
-        cancelled = [lease for lease in due if held.get(lease.delivery.id) and not lease.cancelled]
+        held = self._extend([lease.delivery for lease in due])
+        cancelled = [lease for lease in due if held.get(key(lease.delivery)) and not lease.cancelled]
         with self._lock:
             for lease in due:
                 lease.beat_at = now
@@ -151,7 +154,9 @@ class LeaseKeeper(Generic[L]):
             lost = [
                 lease.delivery
                 for lease in due
-                if lease.delivery.id not in held and not lease.settling and self._held.get(key(lease.delivery)) is lease
+                if key(lease.delivery) not in held
+                and not lease.settling
+                and self._held.get(key(lease.delivery)) is lease
             ]
         if lost:
             self._on_lost(self.release(lost))
@@ -160,6 +165,19 @@ class LeaseKeeper(Generic[L]):
                 lease.cancelled = True
             self._on_cancelled([lease.delivery for lease in cancelled])
         return len(held)
+
+    def _extend(self, deliveries: list[L]) -> dict[Key, bool]:
+        """Extend the leases. Returns those that are held, each with whether a cancellation was requested.
+
+        One call has one lease of a message. There may be two: an old one, which is lost, and that of another process.
+        """
+        held = {}
+        while deliveries:
+            asked = {delivery.id: delivery for delivery in deliveries}
+            answers = heartbeat(list(asked.values()), lease=self._lease, skip_lost=True, using=self._using)
+            held.update({key(asked[message]): cancelled for message, cancelled in answers.items()})
+            deliveries = [delivery for delivery in deliveries if asked[delivery.id] is not delivery]
+        return held
 
     def start(self) -> None:
         """Start the thread."""

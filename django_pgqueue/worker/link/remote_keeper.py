@@ -33,21 +33,21 @@ class RemoteKeeper:
         """Hold the leases. ``since``: time.monotonic() before they were taken."""
         deliveries = list(deliveries)
         with self._lock:
-            # If a message is here already, its first lease was lost.
-            lost = [self._held[delivery.id] for delivery in deliveries if delivery.id in self._held]
-            self._board.release(lost)
+            # If a message is here already, its first lease has ended: it is lost, or it was settled a moment ago.
+            ended = [self._held[delivery.id] for delivery in deliveries if delivery.id in self._held]
+            lost = [delivery for delivery in ended if delivery.id not in self._settling]
+            self._settling.difference_update([delivery.id for delivery in ended])
+            self._board.release(ended)
             self._held.update({delivery.id: delivery for delivery in deliveries})
             self._board.hold(deliveries, since)
         if lost:
             self._on_lost(lost)
 
     def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
-        """Have the supervisor skip the leases while they are settled (``now``), or extend them again."""
+        """Do not report the leases as lost while they are settled (``now``), or do so again."""
         with self._lock:
-            held = [self._held[delivery.id] for delivery in deliveries if self._holds(delivery)]
             change = self._settling.update if now else self._settling.difference_update
-            change([delivery.id for delivery in held])
-            self._board.settling(held, now)
+            change([delivery.id for delivery in deliveries if self._holds(delivery)])
 
     def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Forget the leases. Returns those that were held until now."""

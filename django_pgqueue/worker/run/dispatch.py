@@ -81,7 +81,8 @@ class Dispatch:
     def room(self) -> int:
         """Return how many messages to dequeue now.
 
-        It is at most half of the board's free places, because messages in the buffers need places, too.
+        It is at most half of the board's free places: without a supervisor, a message needs its place only when it
+        begins, and those in the buffers need places, too.
         """
         return 0 if self.tend() else min(self._room(), self._board.free // 2)
 

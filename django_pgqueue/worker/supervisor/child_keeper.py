@@ -51,27 +51,19 @@ class ChildKeeper(LeaseKeeper[HeldLease]):
     ) -> None:
         super().__init__(using, lease, outage=outage, on_lost=on_lost, on_cancelled=on_cancelled, crashed=crashed)
         self._children = children
-        # By the name of the child: leases that ended here and are still on its board, and those that it settles.
-        self._over: dict[str, set[Key]] = {}
-        self._settling: dict[str, set[Key]] = {}
+        # The leases that ended here and are still on the board of a child, by its name.
+        self._ended_here: dict[str, set[Key]] = {}
 
     def read(self, child: Child) -> None:
-        """Take over from the board of the child which leases it holds, and which it settles."""
-        shown = {(lease.id, UUID(int=lease.token)): lease for lease in child.board.leases()}
-        settling = {each for each, lease in shown.items() if lease.settling}
+        """Update the leases of the child from its board, unless the child has ended."""
         with self._lock:
-            over = self._over[child.name] = self._over.get(child.name, set()) & shown.keys()
-            known = {each for each, lease in self._held.items() if lease.delivery.worker == child.name}
-            for each in known - shown.keys():
-                del self._held[each]
-            for each in shown.keys() - known - over:
-                held_at = shown[each].held_at
-                self._held[each] = Lease(HeldLease(*each, child.name), held_at, held_at)
-            # The supervisor settles leases, too, so only changes count.
-            for each in settling ^ self._settling.get(child.name, set()):
-                if each in self._held:
-                    self._held[each].settling = each in settling
-            self._settling[child.name] = settling
+            if not child.board.closed:
+                self._read(child)
+
+    def read_last(self, child: Child) -> None:
+        """Update the leases of a child that has ended. They are extended from then on until they are released."""
+        with self._lock:
+            self._read(child)
 
     def read_all(self) -> None:
         """Read the boards of all children, and forget what is known of other boards."""
@@ -79,8 +71,8 @@ class ChildKeeper(LeaseKeeper[HeldLease]):
         for child in children:
             self.read(child)
         with self._lock:
-            for gone in self._over.keys() - {child.name for child in children}:
-                del self._over[gone], self._settling[gone]
+            for gone in self._ended_here.keys() - {child.name for child in children}:
+                del self._ended_here[gone]
 
     def run_once(self) -> int:
         """Read the boards, and extend all leases that are due. Returns how many. Raises the database's error."""
@@ -99,6 +91,14 @@ class ChildKeeper(LeaseKeeper[HeldLease]):
         released = super().release(deliveries)
         with self._lock:
             for lease in released:
-                self._over.setdefault(lease.worker, set()).add((lease.id, lease.token))
-                self._settling.setdefault(lease.worker, set())
+                self._ended_here.setdefault(lease.worker, set()).add((lease.id, lease.token))
         return released
+
+    def _read(self, child: Child) -> None:
+        shown = {(lease.id, UUID(int=lease.token)): lease.held_at for lease in child.board.leases()}
+        ended = self._ended_here[child.name] = self._ended_here.get(child.name, set()) & shown.keys()
+        known = {each for each, lease in self._held.items() if lease.delivery.worker == child.name}
+        for each in known - shown.keys():
+            del self._held[each]
+        for each in shown.keys() - known - ended:
+            self._held[each] = Lease(HeldLease(*each, child.name), shown[each], shown[each])

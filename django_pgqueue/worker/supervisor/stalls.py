@@ -2,7 +2,7 @@
 
 A process without free file descriptors, with a completer that waits for a lock that a handler has leaked, or without
 new threads, still runs and reports, and the supervisor extends its leases. A process whose link is full takes messages
-and cannot say how it is. So this module looks at progress. A message that runs within its deadline makes progress. A
+and cannot report. So this module looks at progress. A message that runs within its deadline makes progress. A
 message that waits to start while nothing runs, or that waits for its settlement, does not. A process makes none if it
 cannot reach the database, or runs nothing and does not report.
 """

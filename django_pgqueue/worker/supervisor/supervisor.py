@@ -211,7 +211,7 @@ class Supervisor:
 
     def _ended(self, child: Child, status: int, begun: list[Begun]) -> None:
         self._registration.wake()
-        self._keeper.read(child)
+        self._keeper.read_last(child)
         if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
             return
         why = child.kill_reason or child.stop_reason
