@@ -194,8 +194,10 @@ def test_a_message_without_a_handler_is_an_error():
 
 
 def test_an_answer_that_is_no_outcome_or_no_json_is_an_error():
-    handler("t.nonsense")(lambda delivery: 42)
-    handler("t.no_json")(lambda delivery: Complete(result=object()))
+    # The usual pause has jitter, and may be over at once.
+    pause = Constant(timedelta(hours=1))
+    handler("t.nonsense", backoff=pause)(lambda delivery: 42)
+    handler("t.no_json", backoff=pause)(lambda delivery: Complete(result=object()))
     enqueue("t.nonsense")
     enqueue("t.no_json")
 
