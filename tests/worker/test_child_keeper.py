@@ -81,8 +81,9 @@ def test_the_leases_of_a_child_that_has_ended_are_kept_until_they_are_reclaimed(
     family.keeper.read_last(child)
     family.children.remove(child)
     assert family.held() == [("one", 1), ("one", 2)]
-    # A thread that has an older list of the children brings nothing back.
     family.keeper.release(family.keeper.held())
+    assert family.held() == []
+    # A thread that has an older list of the children brings nothing back.
     family.keeper.read(child)
     assert family.held() == []
 
