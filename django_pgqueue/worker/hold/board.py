@@ -104,7 +104,6 @@ class Board:
             for delivery, place in self._new_places(deliveries):
                 token = 0 if delivery.token is None else delivery.token.int
                 halves[place + HIGH], halves[place + LOW] = token >> 64, token & HALF_TOKEN
-                times[place + STARTED] = 0.0
                 times[place + HELD] = since
                 # The id is written last, so that a reader that sees it sees the rest, too.
                 self._ids[place] = delivery.id
@@ -112,10 +111,7 @@ class Board:
     def release(self, deliveries: Iterable[Delivery]) -> None:
         """Show that the leases of the deliveries are not held any more. Those that have begun stay on the board."""
         with self._lock:
-            for delivery in deliveries:
-                place = self._places.get(id(delivery))
-                if place is None:
-                    continue
+            for delivery, place in self._known_places(deliveries):
                 self._times[place + HELD] = 0.0
                 if not self._times[place + STARTED]:
                     self._clear(delivery, place)
@@ -135,7 +131,6 @@ class Board:
                 else:
                     self._begin(place, now, deadline)
             for delivery, place in self._new_places(missing):
-                self._times[place + HELD] = 0.0
                 self._begin(place, now, deadline)
                 self._ids[place] = delivery.id
 
@@ -143,18 +138,14 @@ class Board:
         """Show that the handler of the deliveries has ended. Those that are settled already (atomic) are skipped."""
         now = time.monotonic()
         with self._lock:
-            for delivery in deliveries:
-                place = self._places.get(id(delivery))
-                if place is not None:
-                    self._times[place + ENDED] = now
+            for _, place in self._known_places(deliveries):
+                self._times[place + ENDED] = now
 
     def settle(self, deliveries: Iterable[Delivery]) -> None:
         """Remove the deliveries, because their settlement has committed or their lease is lost."""
         with self._lock:
-            for delivery in deliveries:
-                place = self._places.get(id(delivery))
-                if place is not None:
-                    self._clear(delivery, place)
+            for delivery, place in self._known_places(deliveries):
+                self._clear(delivery, place)
 
     def give_up(self, deliveries: Iterable[Delivery]) -> None:
         """Leave the deliveries on the board for good, because their settlement failed and their leases will expire.
@@ -162,10 +153,7 @@ class Board:
         Those that have not begun leave the board.
         """
         with self._lock:
-            for delivery in deliveries:
-                place = self._places.get(id(delivery))
-                if place is None:
-                    continue
+            for delivery, place in self._known_places(deliveries):
                 if self._times[place + STARTED]:
                     self._times[place + HELD] = 0.0
                     self._times[place + ENDED] = math.inf
@@ -210,6 +198,12 @@ class Board:
             place = self._places[id(delivery)] = self._free.pop()
             yield delivery, place
 
+    def _known_places(self, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, int]]:
+        for delivery in deliveries:
+            place = self._places.get(id(delivery))
+            if place is not None:
+                yield delivery, place
+
     def _begin(self, place: int, now: float, deadline: float) -> None:
         self._times[place + DEADLINE] = deadline
         self._times[place + ENDED] = 0.0
@@ -217,6 +211,7 @@ class Board:
 
     def _clear(self, delivery: Delivery, place: int) -> None:
         self._ids[place] = 0
+        self._times[place + STARTED] = self._times[place + HELD] = 0.0
         del self._places[id(delivery)]
         self._free.append(place)
 

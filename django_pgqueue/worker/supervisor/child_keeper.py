@@ -88,11 +88,12 @@ class ChildKeeper(LeaseKeeper[HeldLease]):
         """Forget the leases, although the board of a child may show them a while longer. Returns those held until
         now.
         """
-        released = super().release(deliveries)
+        leases = list(deliveries)
         with self._lock:
-            for lease in released:
+            # Before they leave, so that no reading of the board in between brings them back.
+            for lease in leases:
                 self._ended_here.setdefault(lease.worker, set()).add((lease.id, lease.token))
-        return released
+        return super().release(leases)
 
     def _read(self, child: Child) -> None:
         shown = {(lease.id, UUID(int=lease.token)): lease.held_at for lease in child.board.leases()}
