@@ -205,7 +205,7 @@ def test_the_page_names_all_columns_that_stay_readable(toy: Toy) -> None:
             SECRET, SECRET, channel=SECRET, queue=SECRET, body=SECRET.encode(), headers={SECRET: SECRET},
             dedupe_key=f"{SECRET} {number}", order_key=f"{SECRET} {number}", limits=[SECRET],
         )  # fmt: skip
-    schedule = dict(handler=SECRET, payload=SECRET, queue=SECRET, channel=SECRET, headers={SECRET: SECRET})
+    schedule = {"handler": SECRET, "payload": SECRET, "queue": SECRET, "channel": SECRET, "headers": {SECRET: SECRET}}
     Schedule.objects.create(name=SECRET, cron="0 4 * * *", **schedule)
     done, dead, cancelled = dequeue(queue=SECRET, limit=3, worker=SECRET)
     cancel([cancelled.id], reason=SECRET)
