@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
+from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
@@ -216,6 +217,7 @@ class WorkerParts:
             running=running_as_json(self.board.running()),
             totals=self.ledger.totals(),
             memory_bytes=memory_bytes(),
+            handlers=handlers.names(),
         )
 
     def _runs(self) -> Iterator[Run]:

@@ -73,7 +73,9 @@ class Reports:
         self._thread = Role("reports", self._run, crashed=crashed)
 
     def start(self) -> None:
-        """Report that the child is ready, and start the thread."""
+        """Send the first report and that the child is ready, and start the thread."""
+        # In this order: the first row of a child that is ready has its handlers.
+        self._report()
         self._link.send("ready")
         self._thread.start()
 
@@ -83,10 +85,11 @@ class Reports:
         self._thread.join(5)
 
     def _run(self) -> None:
-        while True:
-            self._link.send("report", self._describe(), self._database_error())
-            if self._stopped.wait(REPORT_SECONDS):
-                break
+        while not self._stopped.wait(REPORT_SECONDS):
+            self._report()
+        self._report()
+
+    def _report(self) -> None:
         self._link.send("report", self._describe(), self._database_error())
 
 

@@ -160,6 +160,7 @@ class Child:
             running=running_as_json(self.board.running()),
             totals=self.report.totals if self.report else {},
             memory_bytes=self.report.memory_bytes if self.report else None,
+            handlers=self.report.handlers if self.report else None,
         )
 
     def exit_status(self) -> int | None:
