@@ -16,7 +16,8 @@ from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.sql.call import primary
+from django_pgqueue.exceptions import HandlerError
+from django_pgqueue.sql.call import call, primary
 from django_pgqueue.sql.stall import limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -116,22 +117,46 @@ def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
-def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> None:
+def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> HandlerError | None:
     """Close the connections with an open transaction, which rolls it back, and log the handler that left it.
 
     Otherwise the writes of the next handler would be lost with it. ``opened``: the answer of
     :func:`opened_connections`. ``deliveries``: those of the handler; empty for the connection that all async handlers
-    share, where the log line cannot name one.
+    share, where the log line cannot name one. Returns the error with which the handler fails if writes of it are lost.
     """
+    lost = None
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
         log_left_open(connection.alias, deliveries)
+        if has_written(connection):
+            lost = writes_lost(connection.alias)
         # As connect() does. Inside of an atomic block, Django would not connect again.
         connection.in_atomic_block = connection.needs_rollback = False
         connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
         with suppress(Error):
             connection.close()
+    return lost
+
+
+def writes_lost(alias: str) -> HandlerError:
+    """Return the error of a handler that wrote in a transaction on the database ``alias`` and did not commit it."""
+    return HandlerError(
+        f"The handler returned without ending the transaction that it had opened on {alias!r}: what it wrote there is "
+        "rolled back.",
+        hint="Use transaction.atomic() as a context manager, or commit, also after set_autocommit(False).",
+    )
+
+
+def has_written(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the open transaction has written anything, or is aborted, so that nobody can tell."""
+    if connection.vendor != "postgresql":
+        return True
+    try:
+        [(assigned,)] = call(connection.alias, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
+    except Error:
+        return True
+    return bool(assigned)
 
 
 def log_left_open(alias: str, deliveries: Sequence[Delivery]) -> None:

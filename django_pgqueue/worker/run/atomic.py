@@ -19,7 +19,7 @@ from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.call.failure import describe_error
-from django_pgqueue.worker.database import end_transactions, opened_connections
+from django_pgqueue.worker.database import end_transactions, has_written, is_open, opened_connections, writes_lost
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
@@ -97,6 +97,10 @@ class Atomic:
                 transaction.set_rollback(True, using=self._using)
                 return executions, None
             own.check()
+            # A transaction on another database, which Django does not know of; Django's own end by themselves.
+            for other in opened_connections():
+                if other.alias != self._using and not other.in_atomic_block and is_open(other) and has_written(other):
+                    raise writes_lost(other.alias)
             self._keeper.settling(deliveries)
             settled: dict[int, str] = {}
             together = settlement_batches(executions)
