@@ -85,6 +85,12 @@ WORKER = ClientKind(
         *(TableRight(READ, table, "keep the limits that code declares") for table in ("limit", "limit_handler")),
     ),
 )  # fmt: skip
+# What a worker cannot do without: it would run messages again and again whose outcome it cannot write down.
+SERVING = ClientKind(
+    WORKER.name,
+    ("dequeue", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter"),
+    tuple(right for right in WORKER.rights if right.table == "worker"),
+)
 READER = ClientKind(
     "reader",
     (

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import psycopg
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
+from psycopg.errors import InsufficientPrivilege, UndefinedColumn, UndefinedFunction, UndefinedTable
 from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
@@ -24,6 +24,9 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 # The errors of a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout.
 TRANSIENT = (OperationalError, InterfaceError, InternalError)
+
+# The class of SQLSTATEs for missing rights, and for names that the database does not have.
+ACCESS_RULE_VIOLATION = "42"
 
 LISTENER = "listener"
 # Seconds to reach the server with the request to cancel a query.
@@ -217,9 +220,30 @@ def recover(
             outage.retry_until_success(role, connection.ensure_connection, sleep=sleep)
 
 
-def is_missing(error: BaseException) -> bool:
-    """Return whether a table, a column or a function is missing in the database, so that a retry cannot help."""
-    return isinstance(error.__cause__, UndefinedTable | UndefinedColumn | UndefinedFunction)
+def is_misfit(error: BaseException) -> bool:
+    """Return whether the database lacks a right, a table, a column or a function that the statement needs.
+
+    Neither the message nor its handler is the cause, and only an operator can help: SQLSTATEs of the class 42.
+    """
+    return (getattr(error.__cause__, "sqlstate", None) or "").startswith(ACCESS_RULE_VIOLATION)
+
+
+def remedy(error: BaseException, using: str) -> str:
+    """Return the sentence that says what to do about a missing right, table, column or function; else an empty text.
+
+    ``using``: database alias; the error is of its connection in this thread.
+    """
+    match error.__cause__:
+        case InsufficientPrivilege():
+            session = connections[using].connection
+            role = "ROLE" if session is None else session.info.user
+            return (
+                " The worker starts nothing until the right is granted: manage.py queuegrants worker --role "
+                f"{role} --apply; with --check, it lists what the role lacks."
+            )
+        case UndefinedTable() | UndefinedColumn() | UndefinedFunction():
+            return " Is the database migrated? Run manage.py migrate."
+    return ""
 
 
 class Outage:
@@ -234,6 +258,8 @@ class Outage:
         self._extra = {"worker": name}
         self._lock = threading.Lock()
         self._failing: set[str] = set()
+        # Those of them whose statements the database cannot run before an operator helps.
+        self._misfits: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()
         self._error = ""
@@ -242,6 +268,15 @@ class Outage:
     def problem(self) -> str:
         """Return the last error text while the database fails, else an empty text."""
         return "" if self._calm.is_set() else self._error
+
+    @property
+    def misfit(self) -> bool:
+        """Return whether statements fail because the database lacks a right, a table, a column or a function."""
+        return bool(self._misfits)
+
+    def holds_up(self, role: str) -> bool:
+        """Return whether statements of another role than ``role`` fail for such a reason."""
+        return not self._misfits <= {role}
 
     @property
     def over(self) -> bool:
@@ -259,11 +294,12 @@ class Outage:
         """Record that a step of ``role`` failed with ``error``, and log the start of an outage.
 
         ``failures``: the number of failures in a row before this one. The first is logged as a broken connection,
-        which may only be old; an outage begins with the second, or when a table or function is missing.
+        which may only be old; an outage begins with the second, or when a right, a table or a function is missing.
         """
         text = primary(error)
-        if is_missing(error):
-            text += ". Is the database migrated? Run manage.py migrate."
+        misfit = is_misfit(error)
+        if misfit:
+            text = f"{text.rstrip('.')}.{remedy(error, self.using)}"
         elif not failures:
             if self._calm.is_set():
                 extra = {**self._extra, "event": "connection_lost"}
@@ -272,6 +308,7 @@ class Outage:
         with self._lock:
             first = not self._failing
             self._failing.add(role)
+            (self._misfits.add if misfit else self._misfits.discard)(role)
             self._error = text
             if self._failing != {LISTENER}:
                 self._calm.clear()
@@ -289,6 +326,7 @@ class Outage:
             return
         with self._lock:
             self._failing.discard(role)
+            self._misfits.discard(role)
             last = not self._failing
             if self._failing <= {LISTENER}:
                 self._calm.set()
@@ -301,19 +339,21 @@ class Outage:
         function: Callable[[], T],
         *,
         sleep: Callable[[float], bool],
-        on: tuple[type[Exception], ...] = (Error,),
+        on: Callable[[Exception], bool] = lambda error: isinstance(error, Error),
     ) -> T | None:
         """Call ``function`` until it succeeds, with a new connection and a growing pause after each failure.
 
         ``role``: the caller's name in log lines. ``sleep``: waits for a number of seconds, and returns True to stop.
-        ``on``: the exceptions that are retried; others are raised. Returns the value of ``function``, or None if
-        ``sleep`` asked to stop.
+        ``on``: returns whether an exception is retried; others are raised. Returns the value of ``function``, or None
+        if ``sleep`` asked to stop.
         """
         failures = 0
         while True:
             try:
                 answer = function()
-            except on as error:
+            except Exception as error:
+                if not on(error):
+                    raise
                 self.failed(role, error, failures)
                 connections[self.using].close()
                 if failures and sleep(pause(failures)):
