@@ -17,6 +17,7 @@ from django_pgqueue.doctor.archive import examine_archive
 from django_pgqueue.doctor.breakers import examine_breakers
 from django_pgqueue.doctor.clock import examine_clock
 from django_pgqueue.doctor.counters import examine_counters
+from django_pgqueue.doctor.dead_letters import examine_dead_letters
 from django_pgqueue.doctor.drift import examine_drift
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.doctor.handlers import examine_handlers
@@ -45,6 +46,7 @@ EXAMINATIONS: dict[str, Examination] = {
     "breakers": examine_breakers,
     "orphans": examine_orphans,
     "handlers": examine_handlers,
+    "dead_letters": examine_dead_letters,
     "housekeeping": examine_housekeeping,
     "counters": examine_counters,
     "horizon": examine_horizon,

@@ -109,14 +109,15 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
         yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
-    if hour.dead:
+    # Those that were redriven are settled again, or wait, as other messages.
+    if dead := queue.dead_lately:
         text = ngettext(
             "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
             "In queue %(queue)s %(dead)s messages died within an hour (%(share)s of all).",
-            hour.dead,
+            dead,
         )
-        share = hour.dead / hour.settled
-        sentence = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
+        share = dead / max(hour.settled, dead)
+        sentence = text % {"queue": name, "dead": f"{dead:,}", "share": percent(share)}
         query = {"queue": name, "redriven": "no", "age": "hour"}
         yield Alert(BAD if share > MANY_DEAD_SHARE else LATE, sentence, "deadletter_changelist", query)
     if hour.retries > MANY_RETRIES_SHARE * hour.settled:
