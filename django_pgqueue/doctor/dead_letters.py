@@ -65,12 +65,13 @@ def report_dead(group: DeadGroup) -> Finding:
     age = timedelta(seconds=group.seconds)
     count = f"{'' if group.complete else 'At least '}{group.letters:,}"
     error = error_text(group)
+    shown = f" Its error: {error}" if error else ""
     chosen = f"--handler {shlex.quote(group.handler)} --reason {shlex.quote(group.reason)}"
     return Finding(
         "dead_letters",
         Severity.WARNING if age < LATELY else Severity.NOTE,
         f"{count} message(s) of the handler {safe_name(group.handler)} are dead letters ({safe_name(group.reason)}), "
-        f"the last died {age_text(age)} ago; queues: {list_text(group.queues)}.{f' Its error: {error}' if error else ''}",
+        f"the last died {age_text(age)} ago; queues: {list_text(group.queues)}.{shown}",
         f"Mend the cause, and then run them again: manage.py redrivedeadletters {safe_name(chosen)}. "
         "With --dry-run it only counts them.",
         {
