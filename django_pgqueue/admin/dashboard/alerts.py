@@ -199,7 +199,7 @@ def of_breakers(breakers: Sequence[BreakerState], now: datetime) -> Iterator[Ale
         return
     text = _("The breaker of %(name)s has been open for %(age)s; messages that wait for it: %(waiting)s.")
     age = rendering.duration(now - (found[0].opened_at or now))
-    sentence = text % {"name": found[0].name(), "age": age, "waiting": f"{found[0].waiting:,}"}
+    sentence = text % {"name": found[0].name(), "age": age, "waiting": found[0].waiting_text}
     if others := len(found) - 1:
         sentence += " " + ngettext("So is %s other breaker.", "So are %s other breakers.", others) % others
     yield Alert(LATE, sentence, "sharedlimit_changelist", {} if others else {"q": found[0].handler})
