@@ -85,7 +85,7 @@ WORKER = ClientKind(
         *(TableRight(READ, table, "keep the limits that code declares") for table in ("limit", "limit_handler")),
     ),
 )  # fmt: skip
-# What a worker cannot do without: it would run messages again and again whose outcome it cannot write down.
+# A worker without one of these rights would run messages again and again, and could not write their outcomes down.
 SERVING = ClientKind(
     WORKER.name,
     ("dequeue", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter"),

@@ -152,7 +152,7 @@ def writes_lost(alias: str) -> HandlerError:
 
 
 def has_written(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the open transaction has written anything, or is aborted, so that nobody can tell."""
+    """Return whether the open transaction has written anything, or is aborted and may have."""
     if connection.vendor != "postgresql":
         return True
     try:

@@ -39,7 +39,7 @@ def test_dead_letters_are_reported_by_handler_and_reason_with_the_error_and_the_
     ]
 
 
-def test_what_was_redriven_or_discarded_is_not_reported(found: Examine) -> None:
+def test_redriven_and_discarded_messages_are_not_reported(found: Examine) -> None:
     ids = die("mail.send", 2)
     redrive(ids[:1])
     assert found("dead_letters")["dead_letters"].facts["letters"] == 1

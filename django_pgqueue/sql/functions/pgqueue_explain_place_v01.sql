@@ -19,7 +19,7 @@ DECLARE
     v_place integer;
     v_some text;
 BEGIN
-    SELECT l.queue, l.seq, l.fresh, l.parked_until, l.parked_until IS NULL AS in_line, l.floor_rank, l.floor_at, l.floor_id INTO v_lane
+    SELECT l.queue, l.seq, l.fresh, l.parked_until IS NULL AS in_line, l.floor_rank, l.floor_at, l.floor_id INTO v_lane
     FROM pgqueue_lane AS l
     WHERE l.channel_id = p_channel_id
     ORDER BY l.seq DESC LIMIT 1;
@@ -63,16 +63,11 @@ BEGIN
         SELECT v_messages + v_channels + v_messages / c.weight * v_others + 1 INTO v_place
         FROM pgqueue_channel AS c
         WHERE c.id = p_channel_id;
-    ELSIF NOT p_blocked AND v_lane.floor_at > '-infinity' THEN
-        -- It was at a limit when the line last came to it, and has room again.
-        RETURN QUERY SELECT 'parked',
-            'It had no room when the line last came to it, and has room now: '
-                || CASE WHEN v_lane.parked_until = 'infinity' THEN 'the next settlement or prune brings it back.'
-                    ELSE 'the next dequeue brings it back.' END,
-            jsonb_build_object('until', v_lane.parked_until);
-        RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
     ELSIF NOT p_blocked THEN
-        RETURN QUERY SELECT 'arriving', 'The line does not know of it yet: the next dequeue or tick takes it in.',
+        RETURN QUERY SELECT CASE WHEN v_lane.floor_at = '-infinity' THEN 'arriving' ELSE 'parked' END,
+            CASE WHEN v_lane.floor_at = '-infinity'
+                THEN 'The line does not know of it yet: the next dequeue or tick takes it in.'
+                ELSE 'It had no room when the line last came to it, and has room now: it comes back by itself.' END,
             '{}'::jsonb;
         RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
     END IF;

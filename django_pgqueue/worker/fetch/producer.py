@@ -151,7 +151,7 @@ class Producer:
             return 0
         room = self._options.batch if self._options.once else self._dispatch.room()
         if self._outage.holds_up(ROLE):
-            # What it leased could not be settled.
+            # New messages could not be settled.
             room = 0
         looked_at = time.monotonic()
         # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the

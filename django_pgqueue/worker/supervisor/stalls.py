@@ -76,7 +76,7 @@ class Stalls:
             child.stall = (
                 f"{why} for {seconds:.0f} s" if why and (child.misfit or seconds > self._limit / STALL_LEASES) else ""
             )
-            # What the database lacks, a new process would lack as well, and the attempts would be used up.
+            # A new process could not do more with this database, and the attempts would be used up.
             replaceable = not (child.misfit or child.stop_reason or child.stalled)
             if child.stall and seconds > self._limit and replaceable:
                 self._mark_stalled(child)
