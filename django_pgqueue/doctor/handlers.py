@@ -12,10 +12,12 @@ from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
-# A worker of an older release does not report its handlers; it may have any.
+# A process that is starting has not said what it has, and takes nothing yet; an older release never says it, and may
+# have any.
 UNKNOWN = """
 WITH live AS (
-    SELECT w.queues, w.handlers FROM pgqueue_worker AS w WHERE w.heartbeat_at >= clock_timestamp() - %s::interval
+    SELECT w.queues, w.handlers FROM pgqueue_worker AS w
+    WHERE w.heartbeat_at >= clock_timestamp() - %s::interval AND w.state <> 'starting'
 ),
 waiting AS (
     SELECT c.queue, m.handler, count(*) AS messages, min(m.created_at) AS oldest_at

@@ -18,7 +18,7 @@ class Worker(models.Model):
     hostname = models.CharField(max_length=200)
     pid = models.IntegerField()
     queues = models.JSONField()
-    # The names of the handlers that it has; NULL for a worker of a release that does not report them.
+    # The names of the handlers that it has loaded; NULL until it has reported them, which a starting one has not.
     handlers = models.JSONField(null=True)
     concurrency = models.IntegerField()
     version = models.CharField(max_length=50)

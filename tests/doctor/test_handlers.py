@@ -40,6 +40,13 @@ def test_a_worker_that_does_not_say_what_it_has_may_have_any(found: Examine) -> 
     assert found("handlers") == {}
 
 
+def test_a_process_that_is_starting_hides_nothing(found: Examine) -> None:
+    make_worker("running", handlers=["mail.send"])
+    make_worker("starting", handlers=None, state="starting")
+    enqueue("mail.remind")
+    assert found("handlers").keys() == {"unknown_handler"}
+
+
 def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: Examine) -> None:
     handlers.handler("mail.send")(lambda delivery: None)
     try:

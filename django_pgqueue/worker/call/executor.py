@@ -237,6 +237,16 @@ def failed_execution(
     return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 
+def failed_executions(executions: list[Execution], error: BaseException) -> list[Execution]:
+    """Return the executions as failures by ``error``; those that have failed already keep their own."""
+    return [
+        execution
+        if isinstance(execution.outcome, Retry)
+        else failed_execution(execution.delivery, error, seconds=execution.seconds)
+        for execution in executions
+    ]
+
+
 def stuck_execution(delivery: Delivery, seconds: float) -> Execution:
     """Return the execution of a handler that was interrupted and did not end. ``seconds``: how long it has run."""
     error = HandlerTimeout("The handler ran longer than its timeout, and did not end when it was interrupted.")

@@ -149,9 +149,10 @@ class Producer:
             self._dispatch.tend()
             self._doze(self._poll)
             return 0
-        room = self._dispatch.room()
-        if self._options.once:
-            room = self._options.batch
+        room = self._options.batch if self._options.once else self._dispatch.room()
+        if self._outage.holds_up(ROLE):
+            # New messages could not be settled.
+            room = 0
         looked_at = time.monotonic()
         # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the
         # database. If there are more, the next look takes them.
