@@ -224,7 +224,7 @@ def test_a_missing_partition_is_recognised_in_another_language() -> None:
         ("ALTER TABLE pgqueue_limit_handler RENAME TO gone", "the table pgqueue_limit_handler"),
     ],
 )
-def test_what_is_missing_is_named_in_another_language(change: str, missing: str) -> None:
+def test_a_missing_function_or_table_is_named_in_another_language(change: str, missing: str) -> None:
     sql(change)
     with pytest.raises(DatabaseError, match=f"{missing} of this release: run manage.py migrate"), transaction.atomic():
         complete([enqueue("h"), *dequeue()][1:])

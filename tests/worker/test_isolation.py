@@ -43,7 +43,7 @@ def test_a_worker_serves_it(spawn: Callable[..., Process], level: str, processes
     assert "Traceback" not in process.log
 
 
-def test_another_session_is_told_what_to_set(level: str) -> None:
+def test_other_sessions_learn_which_setting_they_need(level: str) -> None:
     enqueue("h")
     with pytest.raises(InvalidMessage, match="needs READ COMMITTED") as raised:
         dequeue()
