@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.counts import Counts
+from django_pgqueue.models.fields import Moment
 
 
 class Activity(models.Model):
@@ -21,7 +22,7 @@ class Activity(models.Model):
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, null=True, db_collation="C")
     minutes = models.SmallIntegerField()
-    bucket_at = models.DateTimeField()
+    bucket_at = Moment()
     completed = models.BigIntegerField(help_text=_("Completed or popped."))
     cancelled = models.BigIntegerField(help_text=_("Cancelled, purged or dropped."))
     dead = models.BigIntegerField(help_text=_("Dead-lettered."))

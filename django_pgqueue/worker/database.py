@@ -18,6 +18,7 @@ from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.sql.call import call, primary
+from django_pgqueue.sql.pinned import pin_settings
 from django_pgqueue.sql.stall import limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -65,11 +66,12 @@ def dedicate_connection(using: str) -> BaseDatabaseWrapper:
 
     ``using``: database alias. A thread that keeps its connection would take one from the pool for good. The connection
     has a limit for each answer of the server (:mod:`django_pgqueue.sql.stall`), so it is for short statements and not
-    for handlers.
+    for handlers. Its sessions have the isolation level that a dequeue needs (:mod:`django_pgqueue.sql.pinned`).
     """
     connections[using] = connection = without_pool(connections[using])
     without_query_log(connection)
     limit_answer_time(connection)
+    pin_settings(connection)
     return connection
 
 

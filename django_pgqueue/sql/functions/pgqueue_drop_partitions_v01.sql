@@ -27,7 +27,7 @@ BEGIN
     v_past := ARRAY(
         SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'pgqueue_archived_message'::regclass
-            AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
+            AND c.relname ~ '^pgqueue_archived_message_[0-9]{4}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$'
             AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC')
                 - CASE WHEN p_retention IS NOT NULL THEN greatest(p_retention, v_longest) END
         ORDER BY c.relname);

@@ -14,6 +14,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET IntervalStyle = postgres
 AS $$
 #variable_conflict use_column
 DECLARE

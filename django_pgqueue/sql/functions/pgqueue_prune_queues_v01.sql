@@ -30,7 +30,7 @@ BEGIN
             SELECT c.oid::regclass AS relation, to_date(right(c.relname, 8), 'YYYYMMDD') AS day
             FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
             WHERE i.inhparent = 'pgqueue_archived_message'::regclass
-                AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
+                AND c.relname ~ '^pgqueue_archived_message_[0-9]{4}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$'
         ) AS d
         LEFT JOIN pgqueue_pruned AS p ON p.queue = q.name AND p.day = d.day
         WHERE d.day + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - q.retention
