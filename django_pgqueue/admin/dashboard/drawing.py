@@ -119,7 +119,7 @@ def waiting_chart(title: str, line: Timeline) -> SafeString:
 
     series = [charts.Series("p50", column(4), "pgq-p50"), charts.Series("p95", column(5), "pgq-p99")]
     return drawn(
-        charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to delivered"))
+        charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to the start of the handler"))
     )
 
 
