@@ -65,7 +65,9 @@ class Partition:
         seen = min(seen, self.blocks)
         spans = [*self._spans(range_bytes, 0, seen)]
         found = [span for each in spans if (span := self._find_span(connection, rows, each))]
-        for first, stop in (*found, *self._spans(range_bytes, seen, self.blocks)):
+        # New rows in the last blocks and in new ones are neighbours: one range, one file.
+        start = found.pop()[0] if found and found[-1][1] == seen else seen
+        for first, stop in (*found, *self._spans(range_bytes, start, self.blocks)):
             yield f"{rows} AND {in_blocks(first, stop)}", self.bytes * (stop - first) // self.blocks
 
     def _spans(self, range_bytes: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
