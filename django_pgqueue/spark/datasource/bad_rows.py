@@ -16,7 +16,7 @@ MOST_BAD_ROWS = 100
 # The place of a row in an error of COPY, in any language of the server. JSON has line numbers of its own; they come
 # first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, \w+ (\d+)(?:, \w+ (\w+))?")
-# What is wrong with a value, by SQLSTATE: the texts of PostgreSQL repeat it.
+# The problem of a value by SQLSTATE, because the texts of PostgreSQL repeat the value.
 PROBLEMS = {
     "22P02": "it does not have the form of its column's type",
     "22P05": "it has a character that PostgreSQL does not store",

@@ -16,7 +16,6 @@ AS $$
 DECLARE
     v_input text;
     v_insert text;
-    v_problem text;
     v_each boolean;
 BEGIN
     v_input := format(
@@ -37,12 +36,9 @@ BEGIN
             coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, i.dedupe_key, i.order_key,
             i.cost, i.limit_ids, CASE WHEN i.due_at <= $1 THEN i.waits_for END';
     EXECUTE format(
-        'SELECT min(pgqueue_metering_problem(s.limits, s.cost, s.order_key)) FROM pgqueue_stage_%s AS s
-        WHERE s.limits IS NOT NULL', p_stage)
-    INTO v_problem;
-    IF v_problem IS NOT NULL THEN
-        RAISE EXCEPTION 'invalid messages: %', v_problem USING ERRCODE = 'PGQ07';
-    END IF;
+        'SELECT pgqueue_raise(pgqueue_refusal(''PGQ07'', ''invalid messages: '' || min(n.problem)))
+        FROM (SELECT pgqueue_metering_problem(s.limits, s.cost, s.order_key) AS problem FROM pgqueue_stage_%s AS s
+            WHERE s.limits IS NOT NULL) AS n HAVING min(n.problem) IS NOT NULL', p_stage);
     EXECUTE format(
         'SELECT EXISTS (SELECT FROM pgqueue_stage_%s AS s WHERE s.dedupe_key IS NOT NULL)
             OR EXISTS (SELECT FROM pgqueue_channel AS c
