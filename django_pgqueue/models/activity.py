@@ -16,7 +16,8 @@ class Activity(models.Model):
     queue.
 
     Queues have minutes for two hours and ten minutes for a day, channels ten minutes for two hours and hours for a day.
-    ``waits``, ``runs``: histograms of pgqueue_histogram, from due to leased and from leased to settled.
+    ``waits``, ``runs``: histograms of pgqueue_histogram, from due to the start of the last handler, and from there to
+    settled.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")

@@ -1,6 +1,6 @@
 -- Returns what is wrong with the shared limits, the cost or the order key of a new message, in words; NULL when nothing
 -- is.
--- Caller: pgqueue_any_invalid, pgqueue_enqueue, pgqueue_message_arrived, pgqueue_withhold.
+-- Caller: pgqueue_any_invalid, pgqueue_enqueue, pgqueue_ingest_insert, pgqueue_message_arrived, pgqueue_withhold.
 -- p_limits: a JSON array of names.
 -- Locks: none.
 CREATE FUNCTION pgqueue_metering_problem(p_limits jsonb, p_cost integer, p_order_key text)

@@ -58,6 +58,13 @@ BEGIN
                 CHECK (backoff_longest BETWEEN ''0'' AND ''365000 days''),
             dedupe_key text
                 CONSTRAINT "the dedupe key is longer than 200 characters" CHECK (length(dedupe_key) <= 200),
+            order_key text
+                CONSTRAINT "the order key takes 1 to 200 characters" CHECK (length(order_key) BETWEEN 1 AND 200),
+            cost integer CONSTRAINT "cost is less than 1" CHECK (cost >= 1),
+            limits jsonb
+                CONSTRAINT "limits is not an array of names"
+                CHECK (limits = ''null'' OR jsonb_typeof(limits) = ''array''
+                    AND NOT limits @? ''$[*] ? (@.type() != "string")''),
             CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL),
             CONSTRAINT "payload, body and headers together take more than 64 MB"
                 CHECK (coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(body), 0)
