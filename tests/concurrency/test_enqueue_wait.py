@@ -1,5 +1,5 @@
-"""An enqueue waits for an open transaction that fills the same channel, or has enqueued the same dedupe key, but not for
-ever; then it says busy."""
+"""An enqueue waits for an open transaction that fills the same channel, or has enqueued the same dedupe key, but not
+for ever; then it says busy."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_the_setting_of_the_project_bounds_the_wait_for_a_key(claimer: Session, 
         with pytest.raises(ChannelBusy, match="same dedupe key"):
             enqueue("h", dedupe_key="k")
         assert enqueue("h", dedupe_key="k", on_refused="return").outcome == "busy"
-        with pytest.raises(ChannelBusy, match="message 2 of 2: .* same dedupe key"):
+        with pytest.raises(ChannelBusy, match=r"message 2 of 2: .* same dedupe key"):
             enqueue_many([NewMessage(handler="h"), new])
         assert [each.outcome for each in enqueue_many([new, NewMessage(handler="h")], on_refused="return")] == [
             "busy",

@@ -24,7 +24,7 @@ DECLARE
     v_timeout text := current_setting('lock_timeout');
     v_half integer := cardinality(p_requests) / 2;
 BEGIN
-    -- One subtransaction for all: with one for each message, a large bulk would slow down the snapshots of all sessions.
+    -- One subtransaction for all: with one for each message, a large bulk would slow down the snapshots of others.
     PERFORM set_config('lock_timeout', pgqueue_enqueue_wait(p_wait, v_timeout, false), true),
         set_config('pgqueue.bounded', 'on', true);
     FOR v_row IN

@@ -53,7 +53,8 @@ BEGIN
         p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff,
         p_backoff_factor, p_backoff_longest, p_dedupe_key);
     IF p_limits IS NOT NULL OR p_cost IS NOT NULL OR p_order_key IS NOT NULL THEN
-        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost, p_order_key));
+        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost, p_order_key,
+            p_queue, p_channel, p_handler));
         v_limits := pgqueue_limit_ids(to_jsonb(p_limits));
     END IF;
     IF v_problem IS NOT NULL THEN
