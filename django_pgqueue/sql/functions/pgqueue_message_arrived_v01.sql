@@ -29,9 +29,9 @@ BEGIN
     SELECT a.channel_id, -a.priority AS rank, a.dequeue_at, a.id INTO v_arrival
     FROM arrived AS a
     WHERE a.status = 1 AND a.dequeue_at <= v_now AND pgqueue_is_valid_time(a.created_at)
-        AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE AND pgqueue_validate(a.handler, a.payload, a.body, a.headers,
-            a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff, a.backoff_factor, a.backoff_longest, NULL)
-            IS NULL
+        AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE AND pgqueue_validate(
+            a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
+            a.backoff_factor, a.backoff_longest, NULL) IS NULL
         AND CASE WHEN a.cost > 1 THEN pgqueue_cost_problem(a.cost, a.channel_id, a.handler, a.limits) END IS NULL
     LIMIT 1;
     IF FOUND AND NOT EXISTS (SELECT FROM arrived AS a OFFSET 1) THEN
@@ -59,8 +59,7 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT min(CASE
-            WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
+    SELECT min(CASE WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
             WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key, '', '', '')
             ELSE coalesce(pgqueue_validate(a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL,
                 a.max_attempts, a.backoff, a.backoff_factor, a.backoff_longest, NULL),
@@ -71,7 +70,8 @@ BEGIN
         RAISE EXCEPTION 'invalid message: %', v_arrival.problem USING ERRCODE = 'PGQ07';
     ELSIF v_arrival.early THEN
         -- A plain INSERT cannot know that a message for later has a status of its own.
-        UPDATE pgqueue_message AS m SET status = 3 WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
+        UPDATE pgqueue_message AS m SET status = 3
+        WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
     END IF;
     SELECT pgqueue_arrive(array_agg(n.channel_id), array_agg(n.messages), array_agg(n.rank), array_agg(n.at),
         array_agg(n.id), array_agg(n.waits)) INTO v_full
