@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import isfinite
 from typing import Literal
 
 from django_pgqueue.exceptions import InvalidMessage
@@ -89,7 +90,9 @@ def rate_as_json(rate: str | Keep | None) -> dict[str, object]:
 
 
 def checked_part(value: float | Keep | None) -> float | Keep | None:
-    """Return a part of a whole. Raises InvalidMessage for a value that is no number."""
-    if value is not None and value is not KEEP and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    """Return a part of a whole. Raises InvalidMessage for a value that is no number, as NaN."""
+    if isinstance(value, Keep) or value is None:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise InvalidMessage(f"max_share takes a number or None, not {value!r}", hint="Give a part such as 0.75.")
     return value
