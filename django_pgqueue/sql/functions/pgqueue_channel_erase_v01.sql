@@ -1,8 +1,8 @@
 -- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
 -- figures of a channel, and its context. At the end it releases the channel.
 -- Caller: lifecycle.channel_erase.
--- The first call pauses the channel, and messages that come later are left to a second run, which finds it released,
--- so that an erase ends beside fast producers. A call removes at most p_limit messages, or reads one range of a table. Its
+-- The first call pauses the channel, and messages that come later are left to a second run, which finds it released, so
+-- that an erase ends beside fast producers. A call removes at most p_limit messages, or reads one range of a table. Its
 -- "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of
 -- the channel, when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
 -- p_force: messages under lease are removed, too; a later settlement of their holders is refused as a lost lease.
