@@ -32,6 +32,7 @@ BEGIN
         AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE AND pgqueue_validate(
             a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
             a.backoff_factor, a.backoff_longest, NULL) IS NULL
+        AND CASE WHEN a.cost > 1 THEN pgqueue_cost_problem(a.cost, a.channel_id, a.handler, a.limits) END IS NULL
     LIMIT 1;
     IF FOUND AND NOT EXISTS (SELECT FROM arrived AS a OFFSET 1) THEN
         SELECT c.queue,
@@ -58,12 +59,11 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT min(CASE
-            WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
-            WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key)
-            ELSE pgqueue_validate(
-                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
-                a.backoff_factor, a.backoff_longest, NULL)
+    SELECT min(CASE WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
+            WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key, '', '', '')
+            ELSE coalesce(pgqueue_validate(a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL,
+                a.max_attempts, a.backoff, a.backoff_factor, a.backoff_longest, NULL),
+                CASE WHEN a.cost > 1 THEN pgqueue_cost_problem(a.cost, a.channel_id, a.handler, a.limits) END)
         END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
     INTO v_arrival FROM arrived AS a;
     IF v_arrival.problem IS NOT NULL THEN

@@ -2,8 +2,8 @@
 -- "hint"}.
 -- Caller: pgqueue_breaker_open, pgqueue_breaker_set, pgqueue_cancel, pgqueue_channel_erase, pgqueue_channel_purge,
 --   pgqueue_channel_refusal, pgqueue_channel_set, pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_edit,
---   pgqueue_enqueue, pgqueue_enqueue_check, pgqueue_enqueue_many, pgqueue_find_breaker, pgqueue_heartbeat,
---   pgqueue_ingest_insert, pgqueue_limit_pause, pgqueue_limit_resume, pgqueue_limit_set, pgqueue_make_room,
+--   pgqueue_enqueue, pgqueue_enqueue_check, pgqueue_enqueue_each, pgqueue_enqueue_many, pgqueue_find_breaker,
+--   pgqueue_heartbeat, pgqueue_limit_pause, pgqueue_limit_resume, pgqueue_limit_set, pgqueue_make_room,
 --   pgqueue_missing_channel, pgqueue_missing_queue, pgqueue_past_pause, pgqueue_pop, pgqueue_queue_drop,
 --   pgqueue_queue_holds, pgqueue_queue_purge, pgqueue_queue_set, pgqueue_redrive, pgqueue_reschedule, pgqueue_retry,
 --   pgqueue_schedule_run, pgqueue_withhold.

@@ -27,9 +27,10 @@ DECLARE
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
-    -- The tick comes first, while this transaction has no xid yet: only then can the floors move.
-    promoted := pgqueue_tick(p_limit);
+    -- The tick comes early, while this transaction has no xid yet, unless a pause has ended: only then can the floors
+    -- move.
     resumed := pgqueue_resume_due();
+    promoted := pgqueue_tick(p_limit);
     SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
     not_picked_up := 0;
 

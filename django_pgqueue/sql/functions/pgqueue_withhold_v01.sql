@@ -14,7 +14,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(pgqueue_validate(
         u.handler, u.payload, u.body, u.headers, u.priority, u.dequeue_at, u.delay, u.max_attempts, u.backoff,
         u.backoff_factor, u.backoff_longest, u.dedupe_key),
-        pgqueue_metering_problem(u.limits, u.cost, u.order_key)) AS problem
+        pgqueue_metering_problem(u.limits, u.cost, u.order_key, u.queue, u.channel, u.handler)) AS problem
 ) AS v
 CROSS JOIN LATERAL (
     SELECT CASE

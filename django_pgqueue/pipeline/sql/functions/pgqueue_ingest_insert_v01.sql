@@ -37,8 +37,9 @@ BEGIN
             i.cost, i.limit_ids, CASE WHEN i.due_at <= $1 THEN i.waits_for END';
     EXECUTE format(
         'SELECT pgqueue_raise(pgqueue_refusal(''PGQ07'', ''invalid messages: '' || min(n.problem)))
-        FROM (SELECT pgqueue_metering_problem(s.limits, s.cost, s.order_key) AS problem FROM pgqueue_stage_%s AS s
-            WHERE s.limits IS NOT NULL) AS n HAVING min(n.problem) IS NOT NULL', p_stage);
+        FROM (SELECT pgqueue_metering_problem(s.limits, s.cost, s.order_key, coalesce(s.queue, ''default''),
+                coalesce(s.channel, ''default''), s.handler) AS problem FROM pgqueue_stage_%s AS s
+            WHERE s.limits IS NOT NULL OR s.cost > 1) AS n HAVING min(n.problem) IS NOT NULL', p_stage);
     EXECUTE format(
         'SELECT EXISTS (SELECT FROM pgqueue_stage_%s AS s WHERE s.dedupe_key IS NOT NULL)
             OR EXISTS (SELECT FROM pgqueue_channel AS c
