@@ -403,3 +403,17 @@ CREATE TABLE pgqueue_tally (
     messages bigint NOT NULL,
     PRIMARY KEY (queue, channel)
 );
+
+-- A table without a key publishes whole rows, or a publication of all tables (FOR ALL TABLES) would make PostgreSQL refuse
+-- each UPDATE and DELETE of it. It costs nothing unless wal_level is logical.
+ALTER TABLE pgqueue_lane REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_arrival REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_gate REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_gate_side REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_departure REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_place REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_spent REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_breaker_outcome REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_breaker_change REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_order_note REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_waiter REPLICA IDENTITY FULL;
