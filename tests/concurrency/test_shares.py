@@ -38,7 +38,7 @@ def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
     assert all(max(Counter(call).values()) == 7 and len(set(call)) in {15, 16} for call in calls)
     turns = [(name, len(list(taken))) for name, taken in groupby(name for call in calls for name in call)]
     assert len({name for name, _ in turns[:100]}) == 100
-    # What a call's limit cuts from a turn, the next call takes first.
+    # The next call begins with the part of a turn that a call's limit has cut off.
     assert {count for _, count in turns[:-1]} == {7}
 
 
