@@ -228,6 +228,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_resume_redriven", 1),
         InstallFunction("pgqueue_retention_problem", 1),
         InstallFunction("pgqueue_retry", 1),
+        InstallFunction("pgqueue_round", 1),
         InstallFunction("pgqueue_schedule_changed", 1),
         InstallFunction("pgqueue_schedule_enqueue", 1),
         InstallFunction("pgqueue_schedule_fire", 1),

@@ -58,7 +58,8 @@ BEGIN
     END LOOP;
     IF v_lane.place IS NOT NULL AND (v_lane.channel_id = ANY (v_room.channel_ids)) IS NOT TRUE THEN
         v_turn := pgqueue_take_turn(
-            p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place, v_room.tokens, v_room.burst);
+            p_queue, NULL, v_fresh, NULL, NULL, coalesce(p_head, p_lane_seq), 1, 0, v_now, NULL, NULL, v_lane.place,
+            v_room.tokens, v_room.burst);
         v_id := v_turn.ids[1];
     END IF;
     IF v_id IS NOT NULL THEN

@@ -64,8 +64,8 @@ BEGIN
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
         v_turn := pgqueue_take_turn(
-            p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids,
-            NULL, p_tokens - cost, p_burst);
+            p_queue, p_channel_id, v_fresh, v_from, v_tail, v_line.lane_seq, p_limit - cardinality(ids), v_share,
+            taken_at, p_among, ids, NULL, p_tokens - cost, p_burst);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         cost := cost + coalesce(v_turn.cost, 0);
