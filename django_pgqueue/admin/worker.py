@@ -33,6 +33,7 @@ TOTALS = {
     "retried": _("retried"),
     "dead_lettered": _("dead-lettered"),
     "cancelled": _("cancelled"),
+    "given_back": _("given back unstarted"),
     "lease_lost": _("lease lost"),
 }
 

@@ -46,6 +46,10 @@ BEGIN
         PERFORM pgqueue_fold(p_queue, false, v_now);
         IF p_head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
+    IF p_head IS NOT NULL THEN
+        PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.due;
+        v_fresh := v_fresh OR FOUND;
+    END IF;
     LOOP
         SELECT l.ctid AS place, l.channel_id, c.name, c.context, (l.seq + l.served) % 8 = 0 AS looks INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id

@@ -8,7 +8,7 @@
 -- idle consumers end there. On an empty line, arrivals that can wait are folded at once: they may be of the same
 -- channel, and come first. A lone message does not stand in the line (pgqueue_receive). All lanes that come into an
 -- empty line are fresh. Other arrivals that can wait are folded about once in eight messages, so that they need no
--- ticker.
+-- ticker; but at once when the time of a lane has come, which would lose tokens of its rate.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -45,9 +45,10 @@ DECLARE
     v_delivery pgqueue_delivery;
 BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
-        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease); END IF;
-    SELECT n.arrival_xid, n.late_xids, n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits
-    INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
+        PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
+    END IF;
+    SELECT n.arrival_xid, n.late_xids, n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits,
+        n.due INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh THEN
         SELECT n.lazy OR n.due, n.expired OR n.scheduled OR n.waiting OR n.noted INTO v_fresh, v_back
@@ -69,6 +70,9 @@ BEGIN
         v_id := v_lane.id;
     END IF;
     IF v_id IS NULL THEN
+        IF v_line.due AND v_line.head IS NOT NULL THEN
+            v_fresh := pgqueue_fold(p_queue, true, v_now) IS NOT NULL;
+        END IF;
         LOOP
             SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
                 pgqueue_is_limited(c) AS limited, c.weight, l.served, r.round, (l.seq + l.served) % 8 = 0 AS looks

@@ -38,7 +38,7 @@ BEGIN
     taken_at := clock_timestamp();
     contended := false;
     cost := 0;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.due INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
     IF v_line.guarded AND NOT p_passed THEN
         SELECT g.ids, g.taken_at, g.contended INTO ids, taken_at, contended
@@ -49,12 +49,12 @@ BEGIN
     IF v_line.urgent THEN
         contended := pgqueue_fold(p_queue, false, taken_at);
     END IF;
-    IF v_line.head IS NULL OR p_channel_id IS NOT NULL THEN
+    IF v_line.head IS NULL OR p_channel_id IS NOT NULL OR v_line.due THEN
         contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
     END IF;
     -- A lane that comes into the line from now on stands behind its head: no scan walks the dead entries before it
     -- again.
-    v_fresh := v_fresh OR v_line.head IS NULL;
+    v_fresh := v_fresh OR v_line.head IS NULL OR v_line.due;
     v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
     v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
     IF p_limit > 1 AND p_channel_id IS NULL THEN

@@ -57,6 +57,11 @@ class Execution:
     seconds: float = 0.0
 
     @property
+    def is_given_back(self) -> bool:
+        """Return whether the message goes back to the queue and was not started."""
+        return isinstance(self.outcome, Defer) and not self.seconds
+
+    @property
     def is_handler_error(self) -> bool:
         """Return whether the error is the queue's own HandlerError, and not one of the project of a similar name."""
         return self.error is not None and self.error.get("type") == HANDLER_ERROR

@@ -25,6 +25,8 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "completer"
 COLLECT_SECONDS = 0.003
+# For this time after it has written outcomes, the completer expects more of them.
+BUSY_SECONDS = 0.01
 MOST_OUTCOMES = 500
 # After this many failures on a server that answers, the messages of a statement are settled one by one.
 FAILURES_BEFORE_SPLIT = 3
@@ -65,6 +67,7 @@ class Completer:
         self._on_settled = on_settled
         self._outcomes: SimpleQueue[list[Execution] | None] = SimpleQueue()
         self._gave_up = threading.Event()
+        self._busy_until = 0.0
         self._thread = Role("completer", self._run, crashed=crashed)
 
     def put(self, executions: list[Execution]) -> None:
@@ -93,12 +96,14 @@ class Completer:
         while running:
             collected, running = self._collect()
             self.run_once(collected)
+            self._busy_until = time.monotonic() + BUSY_SECONDS
 
     def _collect(self) -> tuple[list[Execution], bool]:
         """Wait for executions and collect more for COLLECT_SECONDS. Returns them, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
-        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES:
+        # Outcomes that come seldom do not wait for others: the place of their message under a limit is free sooner.
+        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES and time.monotonic() < self._busy_until:
             # A wait for the next one would wake this thread for each message.
             time.sleep(COLLECT_SECONDS)
         while part is not None:
