@@ -1,5 +1,4 @@
 -- Computes how many messages a limited channel may be given now.
--- Caller: pgqueue_take_turn.
 -- The caller holds the channel's lane, so no other transaction can lease from the channel meanwhile. The channel's row
 -- is read here, after the lane was locked: a later change leaves an arrival that cannot be folded before the lane is
 -- free again.

@@ -1,5 +1,4 @@
 -- Returns whether a message of a bulk enqueue breaks a rule of messages.
--- Caller: pgqueue_enqueue_many.
 -- The parameters are those of pgqueue_enqueue_many.
 -- Most calls give few of the arrays: then only those are looked at. Payloads that are together smaller than the largest
 -- message need no look.

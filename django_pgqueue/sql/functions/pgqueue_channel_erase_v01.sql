@@ -1,6 +1,5 @@
 -- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
 -- figures of a channel, and its context. At the end it releases the channel.
--- Caller: lifecycle.channel_erase.
 -- The first call pauses the channel, and messages that come later are left to a second run, which finds it released, so
 -- that an erase ends beside fast producers. A call removes at most p_limit messages, or reads one range of a table. Its
 -- "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of

@@ -1,5 +1,4 @@
 -- Returns the error in the name or the limits of a channel; NULL when both are valid.
--- Caller: pgqueue_channel_set, pgqueue_enqueue_check, pgqueue_queue_problem.
 -- p_limits: as in pgqueue_channel_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_channel_problem(p_queue text, p_channel text, p_limits jsonb DEFAULT '{}')

@@ -1,6 +1,5 @@
 -- Creates a channel, or changes the limits that p_limits names. A released channel of the name makes room for a new
 -- one: limits, context, pause and place in the line begin anew, because the name may now belong to another tenant.
--- Caller: pgqueue_missing_channel; lifecycle.channel_set.
 -- p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a
 -- limit; "archive": full | outcome | none, null: the queue's setting applies; "ordered": true sets max_concurrency to
 -- 1, which stays when it becomes false; "on_dead": continue | pause. Beside the limits: "context", an object, which

@@ -1,6 +1,5 @@
 -- Returns why a message may not cost so much, in words; NULL when it may. A cost beyond the burst closes the rate for
 -- all its messages until it is paid: for an hour at most, or for the setting pgqueue.max_debt.
--- Caller: pgqueue_message_arrived, pgqueue_metering_problem, pgqueue_redrive, pgqueue_spend.
 -- p_limits: the ids of its shared limits; those of its handler count, too.
 -- Locks: none.
 CREATE FUNCTION pgqueue_cost_problem(p_cost integer, p_channel_id bigint, p_handler text, p_limits bigint[])

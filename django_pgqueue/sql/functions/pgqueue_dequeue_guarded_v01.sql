@@ -1,6 +1,5 @@
 -- Takes one message of a queue with limits and leases it: the short way of pgqueue_dequeue, which documents the
 -- parameters.
--- Caller: pgqueue_dequeue.
 -- It passes beside the gate of the queue if it can, else it holds the gate, and takes the turn of the first lane. What
 -- it does not find there, the long way (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that
 -- holds leases. Beside the gate it looks by itself, because the long way needs the gate. p_looked: the caller has

@@ -1,7 +1,6 @@
 -- Leases ready messages of a queue that match: with this handler, one of p_handlers if p_handler is NULL, a payload
 -- that contains p_payload, or both. All
 -- limits hold. Each channel gets its share of p_limit first, then channels that have more messages fill the rest.
--- Caller: lifecycle.dequeue, lifecycle.dequeue_matching.
 -- Runs in a transaction of its own. It looks at p_look messages at most (pgqueue_find_matching): with the index of
 -- payloads at those that match, else at those that come first, so a match far behind them is not found yet.
 -- Returns the columns of pgqueue_dequeue, channel after channel.

@@ -1,6 +1,5 @@
 -- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now, so a crash of the
 -- worker counts.
--- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
 -- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find

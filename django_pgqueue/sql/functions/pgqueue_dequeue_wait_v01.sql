@@ -1,5 +1,4 @@
 -- Dequeues; if there is no message, looks again until one arrives, for up to p_wait.
--- Caller: SQL clients.
 -- A client in any language runs it by CALL in autocommit. The procedure has the rights and the search_path of its
 -- caller: a procedure with its own rights or search_path may not commit, and one transaction for the whole wait would
 -- keep an old snapshot, so that VACUUM could clean up nothing.

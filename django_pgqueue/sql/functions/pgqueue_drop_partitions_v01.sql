@@ -1,7 +1,6 @@
 -- Drops the archive's partitions whose day ended longer ago than p_retention, or than the longest retention of a queue
 -- if that is longer; NULL keeps all. With p_keep_unexported it drops only those that every lake holds: none without a
 -- lake, or without the app of the pipeline. Their messages are added to the tally.
--- Caller: pgqueue_prune.
 -- Messages that a lake has not seen are counted in its row, and reported by a warning.
 -- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
 --   them are left then, for the next time.

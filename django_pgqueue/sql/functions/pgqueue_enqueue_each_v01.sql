@@ -1,6 +1,5 @@
 -- Enqueues the messages of a bulk enqueue one by one, where each has an answer of its own, in an order that all callers
 -- share. It waits for locks no longer than an enqueue may, and no wait ends the caller's transaction.
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many.
 -- The other parameters are those of pgqueue_enqueue_many.
 -- Returns one row for each message, in the order of place, as pgqueue_enqueue does; busy, if an open transaction holds
 --   the same dedupe key for longer than p_wait: the others are then withheld, or with p_partial tried again.

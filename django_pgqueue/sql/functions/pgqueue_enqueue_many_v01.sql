@@ -1,5 +1,4 @@
 -- Enqueues many messages in one statement. Arrays pair up; NULL for an array means the default for all.
--- Caller: lifecycle.enqueue_statements.
 -- p_payloads: NULL, or a NULL in it, is JSON's null. p_limits: for each message a JSON array of names. p_partial:
 -- enqueue every message that is not refused, even if others are; without it all or none. p_wait: as in pgqueue_enqueue.
 -- Returns one row for each message, in the order given, as pgqueue_enqueue does. All or none: if one is refused,

@@ -1,5 +1,4 @@
 -- Enqueues one message. It exists if and only if the caller's transaction commits.
--- Caller: pgqueue_enqueue_each, pgqueue_schedule_enqueue; lifecycle.enqueue_statements.
 -- p_limits: names of shared limits, see pgqueue_limit_set; p_cost: what it costs of rates and of max_cost, default 1.
 -- p_order_key: messages of the channel with the same key are delivered one after the other, in the order of their ids.
 -- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size, or the same dedupe

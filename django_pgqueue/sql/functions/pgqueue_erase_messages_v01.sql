@@ -1,5 +1,4 @@
 -- Deletes live messages of channels, at most p_limit, without a trace in the archive.
--- Caller: pgqueue_channel_erase.
 -- p_force, p_dry_run: as in pgqueue_channel_erase. p_until: only messages up to this id, so that an erase ends beside
 -- producers that are as fast as it is.
 -- Returns messages: how many were deleted; leased: how many stay because of their lease; more: call again.

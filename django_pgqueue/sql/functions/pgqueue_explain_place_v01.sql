@@ -1,5 +1,4 @@
 -- Estimates where a ready message, or the channel itself (p_id NULL), stands in the line.
--- Caller: pgqueue_explain_channel, pgqueue_explain_message.
 -- p_blocked: another obstacle is known to hold the channel up. The estimate takes the weights of the other channels as
 -- 1, and counts to 1,000.
 -- Locks: none.

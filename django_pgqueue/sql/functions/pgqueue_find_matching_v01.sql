@@ -1,6 +1,5 @@
 -- Finds the ready messages of a queue that match, by channel: one of the handlers, a payload that contains p_payload,
 -- or both.
--- Caller: pgqueue_dequeue_matching.
 -- With p_payload and the index of payloads (manage.py queuepayloadindex) it is a look-up, of p_look matches at most.
 -- Otherwise it walks the first p_look ready messages of the first 100 channels in the line, each channel its share. The
 -- caller has folded the arrivals before.

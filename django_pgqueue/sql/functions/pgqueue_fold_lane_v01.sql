@@ -1,5 +1,4 @@
 -- Folds the arrivals of one channel into its lane, whose floor it lowers, and which it brings back into the line.
--- Caller: pgqueue_fold.
 -- p_again: look at the channel again, whatever its floor; p_rank, p_at, p_id: the lowest key of what arrived, NULL
 -- without any; p_spent: a correction of what messages cost the channel's rate (pgqueue_adjust_rates); p_head: the head
 -- of the line.

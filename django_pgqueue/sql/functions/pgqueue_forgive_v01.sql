@@ -1,6 +1,5 @@
 -- Ends the debt of a rate, which messages have left that cost more than its bucket had: the bucket is then empty. A
 -- bucket without a debt stays as it is.
--- Caller: pgqueue_channel_set, pgqueue_limit_set, pgqueue_queue_set.
 -- One parameter says whose rate it is: of a channel, of a queue or of a shared limit.
 -- Locks: none (append only, as pgqueue_adjust_rates): the next dequeue gets the tokens back.
 CREATE FUNCTION pgqueue_forgive(

@@ -1,6 +1,5 @@
 -- Gives channels back the part of their turns that they lost because messages were set aside: they are served before
 -- the others.
--- Caller: pgqueue_dequeue_many, pgqueue_lease_one.
 -- p_ids: the messages that the call took; those that are not leased were set aside. The callers limit how often a call
 -- does this, because a channel with many such messages must not keep the others waiting. The settings of
 -- pgqueue_dequeue pin the plans.

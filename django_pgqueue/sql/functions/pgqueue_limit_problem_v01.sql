@@ -1,5 +1,4 @@
 -- Returns the error in the name or the settings of a shared limit; NULL when both are valid.
--- Caller: pgqueue_limit_set.
 -- p_settings: as in pgqueue_limit_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_problem(p_name text, p_settings jsonb)

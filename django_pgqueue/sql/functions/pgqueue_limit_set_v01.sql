@@ -1,5 +1,4 @@
 -- Creates a shared limit, or changes the settings that p_settings names. Messages of any channel and queue may have it.
--- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
 -- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it;
 -- "forgive": true ends the debt of its rate.

@@ -1,6 +1,5 @@
 -- Makes the archive's partitions, one for each day (UTC), from today to p_days ahead. Readers of the archive may read a
 -- partition also by its own name, as the export does.
--- Caller: pgqueue_prune; lifecycle.make_partitions, migrations.0002_functions.
 -- Returns the number of new partitions.
 -- Locks: SHARE UPDATE EXCLUSIVE of the archive, only when a partition is missing: no settlement waits for it.
 CREATE FUNCTION pgqueue_make_partitions(p_days integer DEFAULT 7)

@@ -1,6 +1,5 @@
 -- Finds ready messages of a queue by their payload: those that contain p_payload, and have one of
 -- p_handlers if these are given; p_most of them, in no order.
--- Caller: pgqueue_find_matching.
 -- The caller has found the index of payloads. Plans are pinned: of all indexes only that one is left, because a GIN
 -- index is read by a bitmap alone.
 -- Returns ids.

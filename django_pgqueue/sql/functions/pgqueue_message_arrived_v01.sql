@@ -1,6 +1,5 @@
 -- Checks inserted messages, appends one arrival row per channel for the next dequeue, and wakes the workers that sleep
 -- on the queue.
--- Caller: trigger of pgqueue_message.
 -- Statement trigger, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY. A
 -- trigger cannot return a refusal, so it raises: the verbs look before they insert.
 -- Locks: only channels that have a max_size, in channel order (lock order, step 1); messages that full channels drop,

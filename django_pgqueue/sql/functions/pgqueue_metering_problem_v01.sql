@@ -1,6 +1,5 @@
 -- Returns what is wrong with the shared limits, the cost or the order key of a new message, in words; NULL when nothing
 -- is.
--- Caller: pgqueue_any_invalid, pgqueue_enqueue, pgqueue_message_arrived, pgqueue_withhold.
 -- p_limits: a JSON array of names. p_queue, p_channel, p_handler: of the message, whose rates bound its cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_metering_problem(

@@ -1,6 +1,5 @@
 -- Deletes archived messages past the retention of their queue: one range, 2,048 blocks (16 MB), of the oldest day that
 -- has some. A day counts as past when it ended longer ago than the retention, as for partitions.
--- Caller: pgqueue_prune; lifecycle.prune.
 -- A day is read once for each queue: pgqueue_pruned keeps how far it is. Messages are added to the tally.
 -- p_keep_unexported: only days that every lake holds as a whole.
 -- Returns deleted: how many messages; more: call again, in a transaction of its own.

@@ -1,5 +1,4 @@
 -- Returns the error in the settings of a queue; NULL when all are valid.
--- Caller: pgqueue_queue_set.
 -- p_settings: as in pgqueue_queue_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_problem(p_settings jsonb)

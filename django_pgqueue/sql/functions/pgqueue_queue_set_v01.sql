@@ -1,5 +1,4 @@
 -- Changes the settings of a whole queue that p_settings names.
--- Caller: lifecycle.queue_set.
 -- p_settings: {"archive": "full" | "outcome" | "none", "events": true | false, "retention": interval,
 -- "dead_letter_retention": interval, "max_concurrency": number, "release_interval": interval, "release_burst": number,
 -- "fairness": "turns" | "share", "max_share": number,

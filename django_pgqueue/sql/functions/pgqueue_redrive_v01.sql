@@ -1,6 +1,5 @@
 -- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead
 -- letter keeps the new id.
--- Caller: lifecycle.redrive, spark.redrive.batch.
 -- p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those of
 -- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
 -- A dead letter with an order key goes back to its place among the messages of the key.

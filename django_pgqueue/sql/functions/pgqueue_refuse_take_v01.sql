@@ -1,5 +1,4 @@
 -- Raises the reason why a dequeue or pop cannot work, and what to do.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_matching, pgqueue_stream_claim.
 -- p_verb: the function that was called, without pgqueue_.
 -- Locks: none.
 -- Errors: always PGQ07.

@@ -1,5 +1,4 @@
 -- Resumes the channels, queues and shared limits whose pause has an end that has come, at most p_limit channels a call.
--- Caller: pgqueue_sweep, pgqueue_tick.
 -- Returns their number.
 -- Locks: their rows, SKIP LOCKED.
 CREATE FUNCTION pgqueue_resume_due(p_limit integer DEFAULT 1000)

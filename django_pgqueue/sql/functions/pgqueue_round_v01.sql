@@ -1,5 +1,4 @@
 -- Returns the round of the turn that a lane has now: that of its last turn, or a later one when a turn begins.
--- Caller: pgqueue_dequeue, pgqueue_fold_lane, pgqueue_take_turn.
 -- A turn has times x weight messages. times is one for the whole round, or calls of different sizes would give one
 -- channel long turns and another one short ones: the first lane of a round chooses it (p_times), and the others read it
 -- from the lane at the tail, which has had its turn. p_line: where the line begins; p_fresh, p_round, p_served: of the

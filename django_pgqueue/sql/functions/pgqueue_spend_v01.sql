@@ -1,7 +1,6 @@
 -- Corrects what a leased message costs, when its handler knows it better than the enqueuer did. The rates of its
 -- channel, its queue and its shared limits are charged for the difference, or get it back, with the next lease;
 -- max_cost counts the new cost at once.
--- Caller: lifecycle.spend.
 -- p_cost: the whole cost of this delivery. The message keeps it for its next one.
 -- Returns the cost that was known before. A lost lease raises PGQ02.
 -- Locks: the message (lock order, step 2).

@@ -1,6 +1,5 @@
 -- Gives back the messages of dead workers: expired leases go through the retry policy, or become dead letters with the
 -- reason poison. Ends the pauses whose time has come, and removes released channels that have drained.
--- Caller: lifecycle.sweep.
 -- The maintenance of a worker runs it each few seconds; cron may, through manage.py sweepqueue or pg_cron. It takes at
 -- most p_limit leases a call. Dequeues do a little of it by themselves (pgqueue_bring_back). p_waiting: warn when a
 -- message has been ready for longer than this. It writes its findings to the server log, and also ticks.

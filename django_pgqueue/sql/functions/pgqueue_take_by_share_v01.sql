@@ -1,6 +1,5 @@
 -- Takes messages of a queue for the channels that hold less than their share of its leases, in the order of the line;
 -- what these leave goes to the others.
--- Caller: pgqueue_take_guarded.
 -- The caller holds the gate of the queue. p_holders: the channel of each live lease. p_fair: the share of a channel is
 -- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
 -- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.

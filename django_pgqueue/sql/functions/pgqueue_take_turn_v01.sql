@@ -1,6 +1,5 @@
 -- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
 -- and moves the lane on.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_take, pgqueue_take_by_share.
 -- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
 -- lanes; p_tail: behind this place a lane has its second turn in this call; p_line: where the line begins; p_limit: how
 -- many it may take; what this cuts from the turn, the next call takes first; p_share: a lane's part of the call for a

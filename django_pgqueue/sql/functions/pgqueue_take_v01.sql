@@ -1,7 +1,5 @@
 -- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
 -- weight, within limits.
--- Caller: pgqueue_dequeue_guarded, pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim,
---   pgqueue_take_guarded.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
 -- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded); p_tokens, p_burst: what
 -- its rate has left, and its burst, NULL without one.

@@ -1,7 +1,6 @@
 -- Moves the floors up, so that no scan walks the dead entries that a pinned xmin horizon leaves, folds arrivals, brings
 -- back lanes whose time has come, ends pauses whose time has come, and promotes messages that are due, wait for shared
 -- limits with room, or are the first of their order key.
--- Caller: pgqueue_sweep; lifecycle.tick.
 -- The maintenance of a worker runs it about five times a second. The line is correct without it.
 -- Returns the number of promoted messages.
 -- Locks: pg_try_advisory_xact_lock (one ticker at a time); lanes, arrivals and messages, SKIP LOCKED; as

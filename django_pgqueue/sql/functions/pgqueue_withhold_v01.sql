@@ -1,5 +1,4 @@
 -- Returns the answer of a bulk enqueue that writes nothing, because some of its messages are refused.
--- Caller: pgqueue_enqueue_many.
 -- p_refusals: as in pgqueue_enqueue_look.
 -- Returns one row for each message, in the order of place: its refusal, or the outcome withheld.
 -- Locks: none.

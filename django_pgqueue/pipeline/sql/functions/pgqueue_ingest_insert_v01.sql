@@ -1,5 +1,4 @@
 -- Enqueues the messages of one stage, in the order in which they were copied, as of p_now.
--- Caller: pgqueue_ingest.
 -- The caller has locked the channels that have a max_size. Ids follow the order of the stage, whatever way the channels
 -- are joined; the place of another scan in it must not be the start.
 -- Returns how many were created; duplicates: a live message of the channel has the dedupe key; dropped: a full channel

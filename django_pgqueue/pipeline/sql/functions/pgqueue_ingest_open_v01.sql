@@ -1,6 +1,5 @@
 -- Makes the table that a task of a bulk enqueue copies its messages into. It is unlogged, and belongs to this attempt
 -- alone, so that a task that is retried or runs twice leaves no counted rows behind.
--- Caller: spark.datasource.staging.
 -- The Spark data source calls it in the transaction of its COPY. p_defaults: values of columns that are not copied.
 -- Returns the id of the table pgqueue_stage_<id>, or NULL when the job has done this batch before: there is nothing to
 --   copy.
