@@ -179,9 +179,10 @@ def log_left_open(alias: str, deliveries: Sequence[Delivery]) -> None:
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
     """Return whether PostgreSQL has a transaction open on this connection that Django does not know."""
-    if connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
+    session = connection.connection
+    if session is None or connection.vendor != "postgresql" or not connection.settings_dict["AUTOCOMMIT"]:
         return False
-    return connection.connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    return session.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def cancel_query(connection: BaseDatabaseWrapper) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection, connections, transaction
 
 from django_pgqueue import Delivery, complete, defer, heartbeat
 from django_pgqueue.exceptions import LeaseLost
@@ -29,6 +29,21 @@ def test_effects_and_completion_are_one_transaction(drain: Drain) -> None:
     xid_of_effect = sql("SELECT xmin::text FROM scripted_effect")
     xid_of_archive = sql("SELECT xmin::text FROM pgqueue_archived_message WHERE id = %s", message)
     assert xid_of_effect == xid_of_archive
+
+
+@pytest.fixture
+def second_alias() -> Iterator[None]:
+    """The project has another PostgreSQL database, which no handler uses."""
+    connections.settings["second"] = connections.settings["default"].copy()
+    yield
+    del connections.settings["second"]
+
+
+@pytest.mark.usefixtures("second_alias")
+def test_a_second_database_that_no_handler_uses_changes_nothing(drain: Drain) -> None:
+    message = script(["effect"], handler=ATOMIC, max_attempts=1)
+    assert drain() == {"completed": 1}
+    assert effects() == [(message, 1)]
 
 
 @pytest.mark.parametrize("steps", [["fail"], ["exit"], ["retry"], ["raise", "retry"], ["answer", 42]], ids=str)
