@@ -52,9 +52,7 @@ def test_slow_handlers_get_nothing_ahead(make: Callable[..., Buffer]) -> None:
     assert buffer.room() == 1
 
 
-def test_a_channel_that_has_nothing_here_starts_before_messages_that_were_leased_ahead(
-    make: Callable[..., Buffer],
-) -> None:
+def test_a_channel_that_has_nothing_here_waits_for_one_message_of_another_channel(make: Callable[..., Buffer]) -> None:
     """A limit may let it have one message at a time; the others have more."""
     buffer = make(concurrency=1)
     ahead = deliveries(5, channel="busy")
@@ -62,7 +60,20 @@ def test_a_channel_that_has_nothing_here_starts_before_messages_that_were_leased
     buffer.put(ahead)
     assert buffer.take() == [ahead[0]]
     buffer.put(limited)
-    assert [buffer.take() for _ in range(6)] == [[limited[0]], *([message] for message in ahead[1:]), [limited[1]]]
+    assert [buffer.take() for _ in range(6)] == [
+        [message] for message in (ahead[1], limited[0], ahead[2], limited[1], *ahead[3:])
+    ]
+
+
+def test_a_message_starts_however_many_channels_come_after_it(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=1)
+    first, second = deliveries(2, channel="patient")
+    buffer.put([first, second])
+    started = []
+    for number in range(3, 10):
+        buffer.put([replace(DELIVERY, id=number, channel=f"new {number}")])
+        started.append(buffer.take())
+    assert started.index([second]) <= 2, "after the one message of each channel that came before its turn"
 
 
 def test_a_free_slot_gets_a_whole_batch_when_the_calls_before_took_batches(make: Callable[..., Buffer]) -> None:
@@ -96,6 +107,17 @@ def test_a_batch_is_of_one_handler(make: Callable[..., Buffer]) -> None:
     buffer = make(concurrency=1, together=50)
     buffer.put([*deliveries(3), *deliveries(2, handler="other")])
     assert [{delivery.handler for delivery in buffer.take()} for _ in range(2)] == [{"h"}, {"other"}]
+
+
+def test_batches_are_whole_though_the_channels_in_between_have_another_handler(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=1, together=3)
+    of_h = [*deliveries(2, channel="a"), *deliveries(2, channel="c")]
+    buffer.put([of_h[0], *deliveries(3, channel="b", handler="other"), *of_h[1:]])
+    assert [buffer.take() for _ in range(3)] == [
+        [of_h[0], of_h[2], of_h[1]],
+        deliveries(3, channel="b", handler="other"),
+        [of_h[3]],
+    ]
 
 
 def test_messages_that_were_not_started_come_back_when_the_buffer_is_closed(make: Callable[..., Buffer]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from django_pgqueue import handlers
@@ -18,8 +18,8 @@ Alike = Callable[[Delivery, Delivery], bool]
 class WaitingList:
     """Hold enough messages to keep ``concurrency`` handlers busy for a moment; the buffer and the event loop have one.
 
-    A message whose channel has none here starts before those that were leased ahead: its channel may have to wait for
-    its end, because of a limit, while theirs may not.
+    The channels take turns: the first message of a channel starts after at most one message of each other channel. A
+    limit may let a channel have one message at a time, and that one must not wait for all that is leased ahead.
 
     ``batch``: the most messages of one dequeue. ``limits``: the limits of handlers with ``concurrency``. ``find``:
     returns the handler of a name, or None. ``alike``: returns whether one call may take both deliveries, if their
@@ -38,17 +38,16 @@ class WaitingList:
     ) -> None:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        # The first list holds messages whose channels had none here.
-        self._first: deque[Delivery] = deque()
-        self._others: deque[Delivery] = deque()
-        self._channels: Counter[tuple[str, str]] = Counter()
+        # The messages of each channel that has some, in the order of the turns.
+        self._channels: OrderedDict[tuple[str, str], deque[Delivery]] = OrderedDict()
+        self._count = 0
         self._pace = HandlerPace(concurrency, batch)
         self._limits = limits
         self._find = find
         self._alike = alike
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._others)
+        return self._count
 
     def free(self, calls: int) -> int:
         """Return how many more messages there is room for, while so many calls run."""
@@ -62,21 +61,23 @@ class WaitingList:
         """Add messages, and wake a waiting thread for each."""
         with self.lock:
             for delivery in deliveries:
-                channel = (delivery.queue, delivery.channel)
-                (self._others if self._channels[channel] else self._first).append(delivery)
-                self._channels[channel] += 1
+                self._of(delivery).append(delivery)
+            self._count += len(deliveries)
             self.changed.notify(len(deliveries))
 
-    def _pop(self) -> Delivery:
-        delivery = (self._first or self._others).popleft()
-        self._left(delivery)
-        return delivery
+    def _of(self, delivery: Delivery) -> deque[Delivery]:
+        return self._channels.setdefault((delivery.queue, delivery.channel), deque())
 
-    def _left(self, delivery: Delivery) -> None:
-        channel = (delivery.queue, delivery.channel)
-        self._channels[channel] -= 1
-        if not self._channels[channel]:
+    def _pop(self, channel: tuple[str, str]) -> Delivery:
+        """Remove the first message of the channel, and put the channel behind the others."""
+        waiting = self._channels[channel]
+        delivery = waiting.popleft()
+        self._count -= 1
+        if waiting:
+            self._channels.move_to_end(channel)
+        else:
             del self._channels[channel]
+        return delivery
 
     def take(self, *, takers: int = 1) -> tuple[Handler | None, list[Delivery]] | None:
         """Return the next message that may start with its handler, or a batch of one handler; None: there is none.
@@ -86,7 +87,7 @@ class WaitingList:
         """
         with self.lock:
             while len(self):
-                first = self._pop()
+                first = self._pop(next(iter(self._channels)))
                 handler = self._find(first.handler)
                 if handler is None:
                     return None, [first]
@@ -97,12 +98,16 @@ class WaitingList:
     def _batch(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
         taken = [first]
         size = min(most, -(-(1 + len(self)) // takers))
-        while len(taken) < size and self._goes_with(first):
-            taken.append(self._pop())
+        channels = list(self._channels)
+        while len(taken) < size and (channels := [each for each in channels if self._goes_with(first, each)]):
+            taken += map(self._pop, channels[: size - len(taken)])
         return taken
 
-    def _goes_with(self, first: Delivery) -> bool:
-        following = (self._first or self._others)[0]
+    def _goes_with(self, first: Delivery, channel: tuple[str, str]) -> bool:
+        """Return whether the first message of the channel, if there is one, may be in a batch with ``first``."""
+        if channel not in self._channels:
+            return False
+        following = self._channels[channel][0]
         return following.handler == first.handler and (self._alike is None or self._alike(first, following))
 
     def passed(self, calls: int, seconds: float) -> None:
@@ -120,8 +125,9 @@ class WaitingList:
         with self.lock:
             following = self._limits.end(handler, count, seconds)
             for delivery in reversed(following):
-                self._first.appendleft(delivery)
-                self._channels[delivery.queue, delivery.channel] += 1
+                self._of(delivery).appendleft(delivery)
+                self._channels.move_to_end((delivery.queue, delivery.channel), last=False)
+            self._count += len(following)
         return bool(following)
 
     def drop(self, lost: Delivery) -> bool:
@@ -131,13 +137,15 @@ class WaitingList:
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match, and return them."""
         with self.lock:
-            found = [delivery for delivery in (*self._first, *self._others) if matches(delivery)]
+            everything = [delivery for waiting in self._channels.values() for delivery in waiting]
+            found = [delivery for delivery in everything if matches(delivery)]
             if found:
                 gone = set(map(id, found))
-                self._first = deque(delivery for delivery in self._first if id(delivery) not in gone)
-                self._others = deque(delivery for delivery in self._others if id(delivery) not in gone)
-                for delivery in found:
-                    self._left(delivery)
+                self._channels.clear()
+                for delivery in everything:
+                    if id(delivery) not in gone:
+                        self._of(delivery).append(delivery)
+                self._count -= len(found)
             self.changed.notify_all()
         return found
 
