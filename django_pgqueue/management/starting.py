@@ -41,7 +41,7 @@ def chosen_queues(queues: list[str] | None, excluded: list[str] | None) -> tuple
 
 
 def check_database(using: str, queues: tuple[str, ...]) -> None:
-    """Raise CommandError if the database is not the queue's or not migrated, or the role may not settle messages.
+    """Raise CommandError if the database is not migrated or not the queue's, or the role may not lease or settle.
 
     Other rights of a worker that the role lacks, and ``queues`` without a channel, are logged as warnings. A server
     that does not answer is only logged: the worker waits for it, as it does during a later outage.
@@ -58,7 +58,7 @@ def check_database(using: str, queues: tuple[str, ...]) -> None:
 
 
 def check_rights(using: str) -> None:
-    """Raise CommandError if the role of this connection lacks a right without which no message can be settled.
+    """Raise CommandError if the role of this connection lacks a right that each lease or settlement needs.
 
     Other rights of a worker that it lacks are logged.
     """

@@ -85,11 +85,15 @@ WORKER = ClientKind(
         *(TableRight(READ, table, "keep the limits that code declares") for table in ("limit", "limit_handler")),
     ),
 )  # fmt: skip
-# A worker without one of these rights would run messages again and again, and could not write their outcomes down.
+# A worker without one of these rights would lease nothing, or run messages again and again, because it could not write
+# their outcomes down.
 SERVING = ClientKind(
     WORKER.name,
-    ("dequeue", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter"),
-    tuple(right for right in WORKER.rights if right.table == "worker"),
+    ("dequeue", "dequeue_matching", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter"),
+    (
+        *(right for right in WORKER.rights if right.table in ("worker", "queue")),
+        TableRight(READ, "channel", "find the queues", ("queue",)),
+    ),
 )
 READER = ClientKind(
     "reader",

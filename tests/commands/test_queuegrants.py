@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from django_pgqueue.management.starting import check_rights
 from django_pgqueue.sql.operations import install
 from tests.support.commands import output_of
 from tests.support.sql import sql
@@ -66,6 +68,20 @@ def test_missing_rights_are_listed_for_each_verb() -> None:
         "missing: INSERT (payload) on pgqueue_message (to enqueue by a plain INSERT or COPY)",
         "missing: DELETE on pgqueue_worker (to register itself)",
     ]
+
+
+def test_a_worker_does_not_start_without_a_right_that_each_of_its_looks_needs() -> None:
+    run("worker", "--role", ROLE, "--apply")
+    sql(f"REVOKE EXECUTE ON FUNCTION pgqueue_dequeue_matching FROM {QUOTED}")
+    sql(f"REVOKE SELECT ON pgqueue_queue, pgqueue_channel FROM {QUOTED}")
+    sql(f"REVOKE SELECT (id, queue, name) ON pgqueue_channel FROM {QUOTED}")
+    sql(f"SET LOCAL ROLE {QUOTED}")
+    lacking = (
+        "lacks 3 right(s) of a worker: EXECUTE on pgqueue_dequeue_matching, SELECT on pgqueue_queue, "
+        "SELECT (queue) on pgqueue_channel."
+    )
+    with pytest.raises(CommandError, match=re.escape(lacking)):
+        check_rights("default")
 
 
 def test_rights_that_exceed_the_role_are_listed() -> None:
