@@ -35,8 +35,13 @@ def longest_turn(weights: Sequence[int], sizes: Sequence[int]) -> int:
     return max(ceil(size / sum(smallest[: min(size, MOST_LANES)])) for size in sizes)
 
 
-def serve(session: Session, tenants: Sequence[Tenant], sizes: Sequence[int], **queue: Any) -> Iterator[list[float]]:
-    """Fill the channels, then dequeue and complete. Yields after each call what each has got for a unit of weight."""
+def serve(
+    session: Session, tenants: Sequence[Tenant], sizes: Sequence[int], *, rated: bool = False, **queue: Any
+) -> Iterator[list[float]]:
+    """Fill the channels, then dequeue and complete. Yields after each call what each has got for a unit of weight.
+
+    ``rated``: a channel with a rate has a backlog, too, beside the others.
+    """
     name = f"queue{next(QUEUES)}"
     names = [f"channel{place}" for place in range(len(tenants))]
     weights = [tenant.weight for tenant in tenants]
@@ -52,6 +57,9 @@ def serve(session: Session, tenants: Sequence[Tenant], sizes: Sequence[int], **q
         channel for _ in range(rounds) for channel, weight in zip(names, weights, strict=True) for _ in range(weight)
     ]
     enqueue_many(session, order, name)
+    if rated:
+        make_channel(session, "rated", name, release_interval="1 ms", release_burst=1)
+        enqueue_many(session, ["rated"] * len(sizes) * 4, name)
     served: Counter[str] = Counter()
     for size in sizes:
         leases = dequeue(session, size, queue=name)
@@ -110,3 +118,12 @@ def test_after_many_calls_that_cut_a_turn_each_channel_has_its_part(
     *_, parts = serve(session, tenants(*weights), [size] * calls, **queue)
     part = size * calls / sum(weights)
     assert all(abs(got - part) <= longest_turn(weights, [size]) for got in parts), parts
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1, 60] * 12, [60, 1, 1, 1, 1, 30] * 8, [7] * 60], ids=str)
+def test_a_channel_that_a_rate_brings_back_again_and_again_changes_no_part(session: Session, sizes: list[int]) -> None:
+    """The rate is so fast that the channel is back at each call: it must not begin a round each time."""
+    equal = tenants(*[1] * 8)
+    for calls, parts in zip(accumulate(sizes), serve(session, equal, sizes, rated=True), strict=True):
+        allowed = longest_turn([1] * 8, sizes)
+        assert max(parts) - min(parts) <= allowed, f"after {calls} messages: {parts}"

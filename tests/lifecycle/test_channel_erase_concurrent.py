@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 from django_pgqueue import (
     channel_release,
     channel_set,
+    dequeue,
 )
 from django_pgqueue.exceptions import ChannelBusy
 from django_pgqueue.lifecycle import channel_erase as erasing
 from django_pgqueue.models import Channel
+from django_pgqueue.sql.call import ask
 from tests.lifecycle.canary import CANARY, erase, grep
 from tests.support.refusals import refused
 from tests.support.sessions import Connect
@@ -95,4 +98,26 @@ def test_an_erase_ends_beside_a_producer_that_is_as_fast_as_it_is(tenant: str) -
             sql("SELECT pgqueue_enqueue('h', p_queue => 'mails', p_channel => %s)", tenant)
     assert "table" in reached, "it has gone on to the other tables"
     assert erase(tenant).done
+    assert grep(CANARY) == {}
+
+
+def test_beside_a_producer_that_goes_on_the_channel_is_removed_and_nothing_is_delivered(
+    tenant: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = connect(autocommit=True)
+    outcomes, delivered = [], []
+
+    def ask_after_an_enqueue(*arguments: Any) -> Any:
+        enqueued = "SELECT outcome FROM pgqueue_enqueue('h', %s, p_queue => 'mails', p_channel => %s)"
+        outcomes.extend(producer.execute(enqueued, [f'"{CANARY}"', tenant]).fetchall())
+        if len(outcomes) > 1:
+            delivered.extend(dequeue(queue="mails"))
+        return ask(*arguments)
+
+    monkeypatch.setattr(erasing, "ask", ask_after_an_enqueue)
+    report = erase(tenant)
+    assert (outcomes[0], outcomes[-1]) == (("created",), ("not_found",))
+    assert delivered == [], "the channel is paused until it is gone"
+    assert report.done
+    assert report.erased["channel"] == 1
     assert grep(CANARY) == {}

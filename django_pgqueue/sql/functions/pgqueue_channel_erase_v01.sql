@@ -1,9 +1,10 @@
 -- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
 -- figures of a channel, and its context. At the end it releases the channel.
--- The first call pauses the channel, and messages that come later are left to a second run, which finds it released, so
--- that an erase ends beside fast producers. A call removes at most p_limit messages, or reads one range of a table. Its
--- "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of
--- the channel, when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
+-- The first call pauses the channel and takes the messages of before it, so that it ends beside fast producers. The last
+-- one takes up to p_limit that came since, and releases the channel in the same transaction if none is left: from then
+-- on it refuses new ones. A call removes at most p_limit messages, or reads one range of a table. Its "reached" is
+-- p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of the channel,
+-- when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
 -- p_force: messages under lease are removed, too; a later settlement of their holders is refused as a lost lease.
 -- p_dry_run: nothing is changed, the rows are only counted.
 -- Returns removed: the rows by table, without pgqueue_; leased: messages that stay because of their lease; and erasing,
@@ -80,7 +81,15 @@ BEGIN
             v_step.removed);
         reached := jsonb_strip_nulls(jsonb_build_object('table', v_table.name, 'block', v_step.block));
     ELSIF p_dry_run OR pg_try_advisory_xact_lock(7205, 2) AND pg_try_advisory_xact_lock(7205, 3) THEN
-        removed := pgqueue_erase_figures(p_queue, v_names, v_ids, p_dry_run);
+        IF NOT p_dry_run THEN
+            -- Beside a producer the channel is empty only together with its release. A released channel delivers, even
+            -- when it is paused, so one with more than this is not released.
+            PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids) ORDER BY c.id FOR NO KEY UPDATE;
+            SELECT e.* INTO v_step
+            FROM pgqueue_erase_messages(v_ids, p_force, false, p_limit, 9223372036854775807) AS e;
+            removed := jsonb_build_object('message', v_step.messages);
+        END IF;
+        removed := removed || pgqueue_erase_figures(p_queue, v_names, v_ids, p_dry_run);
         outcome := 'erased';
     ELSE
         outcome := 'busy';
