@@ -41,6 +41,8 @@ class WaitingList:
         # The first list holds messages whose channels had none here.
         self._first: deque[Delivery] = deque()
         self._others: deque[Delivery] = deque()
+        # Messages of handlers that are held because of a failure.
+        self._held: deque[Delivery] = deque()
         self._channels: Counter[tuple[str, str]] = Counter()
         self._pace = HandlerPace(concurrency, batch)
         self._limits = limits
@@ -48,6 +50,11 @@ class WaitingList:
         self._alike = alike
 
     def __len__(self) -> int:
+        return self.startable + len(self._held)
+
+    @property
+    def startable(self) -> int:
+        """Return how many messages wait for a free slot alone."""
         return len(self._first) + len(self._others)
 
     def free(self, calls: int) -> int:
@@ -85,18 +92,35 @@ class WaitingList:
         is None for a name that this process does not have.
         """
         with self.lock:
-            while len(self):
+            while self.startable:
                 first = self._pop()
                 handler = self._find(first.handler)
                 if handler is None:
                     return None, [first]
+                if self._limits.is_held(handler.name):
+                    self._hold(first)
+                    continue
                 if handler.concurrency is None or self._limits.start(handler, first):
                     return handler, [first] if handler.batch is None else self._batch(handler.batch, first, takers)
         return None
 
+    def _hold(self, delivery: Delivery) -> None:
+        self._held.append(delivery)
+        self._channels[delivery.queue, delivery.channel] += 1
+
+    def resume(self) -> bool:
+        """Let messages start whose handlers are not held any more. Returns whether some may."""
+        with self.lock:
+            freed = bool(self._held)
+            self._first.extendleft(reversed(self._held))
+            self._held.clear()
+            if freed:
+                self.changed.notify_all()
+        return freed
+
     def _batch(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
         taken = [first]
-        size = min(most, -(-(1 + len(self)) // takers))
+        size = min(most, -(-(1 + self.startable) // takers))
         while len(taken) < size and self._goes_with(first):
             taken.append(self._pop())
         return taken
@@ -131,9 +155,10 @@ class WaitingList:
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match, and return them."""
         with self.lock:
-            found = [delivery for delivery in (*self._first, *self._others) if matches(delivery)]
+            found = [delivery for delivery in (*self._held, *self._first, *self._others) if matches(delivery)]
             if found:
                 gone = set(map(id, found))
+                self._held = deque(delivery for delivery in self._held if id(delivery) not in gone)
                 self._first = deque(delivery for delivery in self._first if id(delivery) not in gone)
                 self._others = deque(delivery for delivery in self._others if id(delivery) not in gone)
                 for delivery in found:
