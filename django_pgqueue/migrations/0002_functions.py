@@ -177,6 +177,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_next_due", 1),
         InstallFunction("pgqueue_note_unarchived", 1),
         InstallFunction("pgqueue_numbers_problem", 1),
+        InstallFunction("pgqueue_open_breakers", 1),
         InstallFunction("pgqueue_past_pause", 1),
         InstallFunction("pgqueue_pause_at_dead", 1),
         InstallFunction("pgqueue_pay", 1),

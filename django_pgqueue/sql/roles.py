@@ -73,7 +73,7 @@ WORKER = ClientKind(
         "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter",
         "wait", "next_due", "is_contended", "tick", "entries_walked", "sweep", "prune", "prune_queues", "measure",
         "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume", "breaker_set",
-        "breaker_changes",
+        "breaker_changes", "open_breakers",
     ),
     (
         *PRODUCER.rights,

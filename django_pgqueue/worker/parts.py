@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.fetch.listener import Listener
@@ -79,7 +80,7 @@ class WorkerParts:
             board=self.board,
             ledger=self.ledger,
             outage=self._outage,
-            on_settled=self._wake,
+            on_settled=self._settled,
             crashed=self._crashed,
         )
 
@@ -87,7 +88,7 @@ class WorkerParts:
         """Make the roles that call handlers: threads, event loop, deadlines, and dispatch between them."""
         options, keeper, middleware = self.options, self._keeper, Middleware.configured()
         keep = options.once or options.drain
-        limits = HandlerLimits(keep=keep)
+        limits = self._limits = HandlerLimits(keep=keep, guarded=lambda: self._served.guarded)
         self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=self._crashed)
         runtime = self._make_runtime(middleware)
         buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
@@ -128,7 +129,7 @@ class WorkerParts:
             timeout=self.options.timeout,
             board=self.board,
             outage=self._outage,
-            put=self._completer.put,
+            put=self._put,
             expect=self._deadlines.expect,
             recycle=self._unfit,
             crashed=self._crashed,
@@ -233,6 +234,14 @@ class WorkerParts:
     def _orphaned(self) -> None:
         self.shutdown.request("the supervisor is gone")
         end_within(self.options.lease)
+
+    def _put(self, executions: list[Execution]) -> None:
+        self._limits.failed(executions)
+        self._completer.put(executions)
+
+    def _settled(self, executions: list[Execution]) -> None:
+        self._dispatch.settled(executions, lambda opened: self._breaker_opened(*opened))
+        self._producer.wake()
 
     def _wake(self) -> None:
         self._producer.wake()

@@ -7,14 +7,18 @@ import time
 
 from django_pgqueue.lifecycle.queue_names import queue_names
 from django_pgqueue.models import Queue
+from django_pgqueue.sql.call import call
 from django_pgqueue.worker.options import ALL, WorkerOptions
+
+GUARDED = "SELECT DISTINCT h.handler FROM pgqueue_limit_handler AS h WHERE h.breaker"
 
 
 class ServedQueues:
     """Hold the served queues for the producer and the registration.
 
-    ``names``: the names, without the excluded ones. ``by_share``: whether one of them serves its channels by share. Any
-    thread may read both; :meth:`refresh` brings them up to date from the database, the names with ``*`` in the options.
+    ``names``: the names, without the excluded ones. ``by_share``: whether one of them serves its channels by share.
+    ``guarded``: the names of the handlers with a breaker. Any thread may read them; :meth:`refresh` brings them up to
+    date from the database, the names of queues with ``*`` in the options.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -22,6 +26,7 @@ class ServedQueues:
         self._excluded = frozenset(options.excluded)
         self._all = ALL in options.queues
         self.by_share = False
+        self.guarded: frozenset[str] = frozenset()
         # A worker dequeues at least once in a poll interval, so it finds a new queue within two of them.
         self._interval = options.poll_interval.total_seconds() / 2
         self._refresh_at = -math.inf
@@ -35,6 +40,7 @@ class ServedQueues:
             self.names = tuple(name for name in queue_names(using=self._using) if name not in self._excluded)
         shared = Queue.objects.using(self._using).filter(name__in=self.names, fairness="share")
         self.by_share = shared.exists()
+        self.guarded = frozenset(name for (name,) in call(self._using, GUARDED))
         self._refresh_at = time.monotonic() + self._interval
 
     def serves(self, name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.concurrency.breakers import breaker_set, channels, fail, is_open, pass_pause  # noqa: F401  (a fixture)
@@ -161,6 +163,64 @@ def test_a_settlement_does_not_wait_for_a_dequeue_that_holds_the_breaker(session
     business.commit()
     assert not dequeue(session)
     assert is_open(session)
+
+
+OPEN = "SELECT * FROM pgqueue_open_breakers(%s, '{default,default}', '{a,b}')"
+WORK, OTHER = ["work", "work"], ["other", "other"]
+
+
+def test_two_settlements_that_do_not_see_each_other_open_it_for_the_worker_at_once(
+    session: Session, business: Session
+) -> None:
+    breaker_set(session)
+    for _ in range(4):
+        enqueue(session, "a")
+    first, second, third = dequeue(session, 3)
+    retry(business, [first, second], delay="1 hour")
+    retry(session, [third], delay="1 hour")
+    assert rows(session, OPEN, WORK) == []
+    business.commit()
+    assert not is_open(session)
+
+    assert rows(session, OPEN, WORK) == [("work", None, None)]
+    assert rows(session, OPEN, OTHER) == []
+    assert not dequeue(session)
+    assert is_open(session)
+
+
+def test_the_next_failure_opens_what_two_settlements_did_not_see(session: Session, business: Session) -> None:
+    breaker_set(session)
+    for _ in range(4):
+        enqueue(session, "a")
+    first, second, third, fourth = dequeue(session, 4)
+    retry(business, [first, second], delay="1 hour")
+    retry(session, [third], delay="1 hour")
+    business.commit()
+    assert not is_open(session)
+
+    retry(session, [fourth], delay="1 hour")
+
+    assert is_open(session)
+
+
+def test_a_worker_learns_which_channels_have_an_open_breaker(session: Session) -> None:
+    breaker_set(session, per="channel")
+    fail(session, 3, "a")
+    assert rows(session, OPEN, WORK) == [("work", "default", "a")]
+
+
+def test_a_worker_learns_that_it_is_open_while_a_dequeue_holds_it(session: Session, business: Session) -> None:
+    breaker_set(session)
+    for _ in range(3):
+        enqueue(session, "a")
+    leases = dequeue(session, 3)
+    business.execute("SELECT FROM pgqueue_limit FOR NO KEY UPDATE")
+    retry(session, leases, delay="1 hour")
+    assert rows(session, OPEN, WORK) == [("work", None, None)]
+
+
+def rows(session: Session, sql: str, handlers: list[str]) -> list[tuple[Any, ...]]:
+    return session.execute(sql, [handlers]).fetchall()
 
 
 def test_a_change_is_given_to_one_worker_alone(session: Session, business: Session) -> None:

@@ -226,7 +226,7 @@ def test_a_delivery_brings_the_context_of_its_channel():
     enqueue("h")
     by_channel = {delivery.channel: delivery for delivery in dequeue(limit=2)}
     assert by_channel["acme"].channel_context == {"tenant": 7, "region": "eu"}
-    assert by_channel["acme"].context == {"tenant": 7, "region": "us"}
+    assert by_channel["acme"].context == {"tenant": 7, "region": "eu"}
     assert (by_channel["default"].channel_context, by_channel["default"].context) == ({}, {})
 
 

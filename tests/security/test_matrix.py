@@ -65,6 +65,7 @@ VERBS = """
     limit_set           .        x       x         .       .
     breaker_set         .        x       x         .       .
     breaker_changes     .        x       .         .       .
+    open_breakers       .        x       .         .       .
     breaker_open        .        .       x         .       .
     breaker_close       .        .       x         .       .
     limit_drop          .        .       x         .       .

@@ -15,6 +15,8 @@ import pytest
 
 from django_pgqueue import Breaker, Delivery, NewMessage, breaker_open, breaker_set, channel_set, enqueue_many
 from django_pgqueue.models import Message
+from django_pgqueue.outcomes import Complete, Retry
+from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.fetch.listener import breaker_of
 from django_pgqueue.worker.run.dispatch import Dispatch
 from django_pgqueue.worker.run.limits import HandlerLimits
@@ -74,6 +76,100 @@ def test_messages_that_are_not_started_go_back_and_spend_no_attempt(
     worker.join()
     assert FAILURES <= calls.count <= FAILURES + 1
     assert sum(Message.objects.values_list("attempts", flat=True)) == calls.count
+
+
+class Failing:
+    """Count the calls of a handler that fails, at once or after some milliseconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        self._seconds = seconds
+
+    def thread(self, delivery: Delivery) -> None:
+        with self._lock:
+            self.count += 1
+        time.sleep(self._seconds)
+        raise ValueError("it is down")
+
+    async def task(self, delivery: Delivery) -> None:
+        self.count += 1
+        await asyncio.sleep(self._seconds)
+        raise ValueError("it is down")
+
+
+SLOTS = 8
+
+
+@pytest.mark.parametrize("listen", ["default", None], ids=["notified", "polling"])
+@pytest.mark.parametrize("seconds", [0, 0.02], ids=["at once", "soon"])
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_no_more_calls_run_than_the_slots_and_the_failures_that_open_it(
+    start: Start, register: Register, kind: str, seconds: float, listen: str | None
+) -> None:
+    calls = Failing(seconds)
+    register("guarded", getattr(calls, kind))
+    breaker_set("guarded", Breaker(failures=5, pause=timedelta(hours=1)))
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1000, backoff=timedelta(hours=1)) for _ in range(200)])
+
+    worker = start(concurrency=SLOTS, async_concurrency=SLOTS, listen=listen)
+    eventually(lambda: sql("SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == [(1,)])
+    eventually(lambda: not Message.objects.filter(status=LEASED).exists(), seconds=30)
+    worker.stop()
+    worker.join()
+
+    assert 5 <= calls.count <= 5 - 1 + SLOTS
+    assert sum(Message.objects.values_list("attempts", flat=True)) == calls.count
+
+
+def test_workers_together_run_no_more_calls_than_their_slots_and_the_failures(start: Start, register: Register) -> None:
+    calls = Failing(0.01)
+    register("guarded", calls.thread)
+    breaker_set("guarded", Breaker(failures=5, pause=timedelta(hours=1)))
+    enqueue_many([NewMessage(handler="guarded", max_attempts=1000, backoff=timedelta(hours=1)) for _ in range(200)])
+
+    workers = [start(concurrency=SLOTS, listen="default") for _ in range(3)]
+    eventually(lambda: sql("SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == [(1,)])
+    eventually(lambda: not Message.objects.filter(status=LEASED).exists(), seconds=30)
+    for worker in workers:
+        worker.stop()
+        worker.join()
+
+    assert 5 <= calls.count <= 5 - 1 + 3 * SLOTS
+
+
+def test_messages_wait_while_a_failure_is_not_written_and_then_start_in_their_order(register: Register) -> None:
+    register("guarded", lambda delivery: None)
+    register("other", lambda delivery: None)
+    limits = HandlerLimits(keep=False, guarded=lambda: frozenset({"guarded"}))
+    waiting = WaitingList(10, 10, limits=limits)
+    failed, second, third = (replace(DELIVERY, id=number, handler="guarded") for number in range(1, 4))
+    other = replace(DELIVERY, id=4, handler="other")
+    waiting.put([second, other, third])
+
+    limits.failed([Execution(failed, Retry()), Execution(other, Retry())])
+
+    assert taken(waiting) == [4]
+    assert len(waiting) == 2
+    assert limits.held_by([Execution(failed, Retry()), Execution(other, Retry())]) == [failed]
+    limits.written([failed])
+    assert waiting.resume()
+    assert taken(waiting) == [2, 3]
+    assert not waiting.resume()
+
+
+def test_a_success_or_a_failure_without_a_breaker_holds_nothing(register: Register) -> None:
+    limits = HandlerLimits(keep=False, guarded=lambda: frozenset({"guarded"}))
+    limits.failed([Execution(replace(DELIVERY, handler="guarded"), Complete()), Execution(DELIVERY, Retry())])
+    assert not limits.is_held("guarded")
+    assert not limits.is_held(DELIVERY.handler)
+
+
+def taken(waiting: WaitingList) -> list[int]:
+    ids = []
+    while (found := waiting.take()) is not None:
+        ids += [delivery.id for delivery in found[1]]
+    return ids
 
 
 def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, register: Register) -> None:

@@ -48,6 +48,7 @@ class AsyncRunner:
         self.context = copy_context()
         self.closed = False
         self._wake = wake
+        self._limits = limits
         self._waiting = WaitingList(
             concurrency, batch, limits=limits, find=runtime.middleware.find, alike=runtime.middleware.alike
         )
@@ -93,6 +94,11 @@ class AsyncRunner:
         """Add messages to the waiting list, and start a slot."""
         self._waiting.put(deliveries)
         self.call(self._start_slot)
+
+    def resume(self) -> None:
+        """Start messages whose handlers are not held any more."""
+        if self._waiting.resume():
+            self.call(self._start_slot)
 
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost from the waiting list. Returns whether it was there."""
@@ -161,11 +167,12 @@ class AsyncRunner:
     def waits(self, slot: AsyncSlot) -> None:
         """Record that the handler of this slot awaits something, and start another slot for waiting messages."""
         self.runtime.expect(slot.deadline)
-        if self._waiting:
+        if self._waiting.startable:
             self._start_slot()
 
     def finished(self, handler: Handler, executions: list[Execution]) -> None:
         """Take the executions of a call that has ended; they are put to the completer in groups."""
+        self._limits.failed(executions)
         if handler.concurrency is not None:
             self._follow(handler, len(executions), sum(execution.seconds for execution in executions))
         if not self._finished:
@@ -202,13 +209,13 @@ class AsyncRunner:
     def left(self, slot: AsyncSlot) -> None:
         """Remove a slot that has ended, and start another one if messages wait."""
         self._slots.discard(slot)
-        if self._waiting:
+        if self._waiting.startable:
             self._loop.call_soon(self._start_slot)
 
     # In the thread of the loop.
 
     def _start_slot(self) -> None:
-        if not self._waiting or len(self._slots) >= self.concurrency or self.closed:
+        if not self._waiting.startable or len(self._slots) >= self.concurrency or self.closed:
             return
         slot = AsyncSlot(self)
         self._slots.add(slot)

@@ -93,6 +93,10 @@ class Buffer:
         if room:
             self._wake()
 
+    def resume(self) -> None:
+        """Start messages whose handlers are not held any more."""
+        self._waiting.resume()
+
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""
         return self._waiting.drop(lost)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 
+from django.db import Error
+
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.lifecycle.open_breakers import OpenBreaker, open_breakers
 from django_pgqueue.outcomes import Defer
 from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.hold.board import Board
@@ -67,6 +72,7 @@ class Dispatch:
         self._keep = keep
         self._board = board
         self._put = put
+        self._using = using
         self._held = keeper.__len__
         self._suspects = Suspects(using, held=keeper.__len__, holds=keeper.holds, start=self._start)
         # The side that all of the last messages went to, and their number.
@@ -158,6 +164,23 @@ class Dispatch:
                     self._run = (side, len(given) + (count if before is side else 0))
         if tasks and calls:
             self._run = (self._buffer, 0)
+
+    def settled(self, executions: list[Execution], on_breaker: Callable[[OpenBreaker], None]) -> None:
+        """Let handlers go on that were held by failures among the executions, which are written.
+
+        ``on_breaker``: called before that with each breaker that is open now, to give its messages back. It does not
+        wait for a notification.
+        """
+        failures = self._limits.held_by(executions)
+        if not failures:
+            return
+        # If the database is away, no message starts, and the listener asks for open breakers afterwards.
+        with suppress(Error, PgQueueError):
+            for opened in open_breakers(failures, using=self._using):
+                on_breaker(opened)
+        self._limits.written(failures)
+        self._buffer.resume()
+        self._loop.resume()
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
+from django_pgqueue.outcomes import Retry
+from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.run.pace import LONGEST_WAIT_SECONDS
 
 # The bounds of the delay with which a message goes back to the queue.
@@ -41,12 +43,18 @@ class HandlerState:
 class HandlerLimits:
     """Hold at most limit × max(2, 0.02 s / mean duration) messages of a handler; the rest goes back to the queue.
 
-    The dispatch, the buffer and the event loop of a worker share one. ``keep``: nothing goes back. It is safe for
-    threads. Handlers without a limit never take the lock.
+    While the outcome of a failure is not written, no other message of its handler starts, if that has a breaker: this
+    failure may open it.
+
+    The dispatch, the buffer and the event loop of a worker share one. ``keep``: nothing goes back. ``guarded``: returns
+    the names of the handlers with a breaker. It is safe for threads. Handlers without a limit never take the lock.
     """
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, keep: bool, guarded: Callable[[], frozenset[str]] = frozenset) -> None:
         self._keep = keep
+        self._guarded = guarded
+        # The messages whose failures are not written, by the handler with a breaker.
+        self._failures: dict[str, set[int]] = {}
         self._states: defaultdict[str, HandlerState] = defaultdict(HandlerState)
         self._lock = threading.Lock()
 
@@ -71,6 +79,39 @@ class HandlerLimits:
                 if kept[name] == before[name]:
                     self._states[name].postponed = 0
         return stay, back
+
+    def failed(self, executions: Iterable[Execution]) -> None:
+        """Hold the handlers with a breaker of those executions that are failures, until :meth:`written`.
+
+        It is called before the thread of a handler takes its next message.
+        """
+        if not (guarded := self._guarded()):
+            return
+        for execution in executions:
+            delivery = execution.delivery
+            if isinstance(execution.outcome, Retry) and delivery.handler in guarded:
+                with self._lock:
+                    self._failures.setdefault(delivery.handler, set()).add(delivery.id)
+
+    def is_held(self, name: str) -> bool:
+        """Return whether no message of the handler may start, because a failure of it is not written."""
+        return name in self._failures
+
+    def held_by(self, executions: Iterable[Execution]) -> list[Delivery]:
+        """Return the deliveries of those executions that hold their handler."""
+        if not self._failures:
+            return []
+        deliveries = [execution.delivery for execution in executions]
+        return [each for each in deliveries if each.id in self._failures.get(each.handler, ())]
+
+    def written(self, deliveries: Iterable[Delivery]) -> None:
+        """Let handlers go on whose failures are all written."""
+        with self._lock:
+            for delivery in deliveries:
+                failures = self._failures.get(delivery.handler, set())
+                failures.discard(delivery.id)
+                if not failures:
+                    self._failures.pop(delivery.handler, None)
 
     def full(self) -> set[str]:
         """Return the names of the handlers of which no more messages may stay."""

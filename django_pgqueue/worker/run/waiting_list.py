@@ -41,12 +41,19 @@ class WaitingList:
         # The messages of each channel that has some, in the order of the turns.
         self._channels: OrderedDict[tuple[str, str], deque[Delivery]] = OrderedDict()
         self._count = 0
+        # Messages of handlers that are held because of a failure.
+        self._held: deque[Delivery] = deque()
         self._pace = HandlerPace(concurrency, batch)
         self._limits = limits
         self._find = find
         self._alike = alike
 
     def __len__(self) -> int:
+        return self._count + len(self._held)
+
+    @property
+    def startable(self) -> int:
+        """Return how many messages wait for a free slot alone."""
         return self._count
 
     def free(self, calls: int) -> int:
@@ -86,18 +93,38 @@ class WaitingList:
         is None for a name that this process does not have.
         """
         with self.lock:
-            while len(self):
+            while self._count:
                 first = self._pop(next(iter(self._channels)))
                 handler = self._find(first.handler)
                 if handler is None:
                     return None, [first]
+                if self._limits.is_held(handler.name):
+                    self._held.append(first)
+                    continue
                 if handler.concurrency is None or self._limits.start(handler, first):
                     return handler, [first] if handler.batch is None else self._batch(handler.batch, first, takers)
         return None
 
+    def resume(self) -> bool:
+        """Let messages start whose handlers are not held any more. Returns whether some may."""
+        with self.lock:
+            freed = list(self._held)
+            self._held.clear()
+            self._put_first(freed)
+            if freed:
+                self.changed.notify_all()
+        return bool(freed)
+
+    def _put_first(self, deliveries: Sequence[Delivery]) -> None:
+        """Add messages before all others, in their order."""
+        for delivery in reversed(deliveries):
+            self._of(delivery).appendleft(delivery)
+            self._channels.move_to_end((delivery.queue, delivery.channel), last=False)
+        self._count += len(deliveries)
+
     def _batch(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
         taken = [first]
-        size = min(most, -(-(1 + len(self)) // takers))
+        size = min(most, -(-(1 + self._count) // takers))
         channels = list(self._channels)
         while len(taken) < size and (channels := [each for each in channels if self._goes_with(first, each)]):
             taken += map(self._pop, channels[: size - len(taken)])
@@ -124,10 +151,7 @@ class WaitingList:
             return False
         with self.lock:
             following = self._limits.end(handler, count, seconds)
-            for delivery in reversed(following):
-                self._of(delivery).appendleft(delivery)
-                self._channels.move_to_end((delivery.queue, delivery.channel), last=False)
-            self._count += len(following)
+            self._put_first(following)
         return bool(following)
 
     def drop(self, lost: Delivery) -> bool:
@@ -137,15 +161,16 @@ class WaitingList:
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match, and return them."""
         with self.lock:
-            everything = [delivery for waiting in self._channels.values() for delivery in waiting]
-            found = [delivery for delivery in everything if matches(delivery)]
+            waiting = [delivery for each in self._channels.values() for delivery in each]
+            found = [delivery for delivery in (*self._held, *waiting) if matches(delivery)]
             if found:
                 gone = set(map(id, found))
+                self._held = deque(delivery for delivery in self._held if id(delivery) not in gone)
                 self._channels.clear()
-                for delivery in everything:
+                for delivery in waiting:
                     if id(delivery) not in gone:
                         self._of(delivery).append(delivery)
-                self._count -= len(found)
+                self._count = sum(map(len, self._channels.values()))
             self.changed.notify_all()
         return found
 

@@ -44,8 +44,9 @@ class Completer:
     """Run the thread that settles messages; the handlers' threads and the event loop put executions into it.
 
     ``using``: database alias. ``keeper``: skips the leases during their settlement and forgets them afterwards.
-    ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``: called after each collection,
-    because a limited channel may have a free place. ``crashed``: called with the error if the thread ends by one.
+    ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``: called with the executions
+    after each collection, because a limited channel may have a free place. ``crashed``: called with the error if the
+    thread ends by one.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Completer:
         board: Board,
         ledger: Ledger,
         outage: Outage,
-        on_settled: Callable[[], None],
+        on_settled: Callable[[list[Execution]], None],
         crashed: Crashed,
     ) -> None:
         self._using = using
@@ -134,7 +135,7 @@ class Completer:
                     extra={"event": "outcome_lost"},
                 )
         if executions:
-            self._on_settled()
+            self._on_settled(executions)
 
     def _settle(self, batch: list[Execution]) -> None:
         deliveries = [execution.delivery for execution in batch]
