@@ -73,7 +73,15 @@ CODES: dict[str, tuple[str, ...]] = {
     "orphans": ("channel_missing",),
     "handlers": ("unknown_handler", "handler_missing"),
     "dead_letters": ("dead_letters",),
-    "housekeeping": ("worker_silent", "worker_paused", "lease_expired", "no_tick", "schedule_late", "schedule_failing"),
+    "housekeeping": (
+        "worker_silent",
+        "worker_paused",
+        "given_back",
+        "lease_expired",
+        "no_tick",
+        "schedule_late",
+        "schedule_failing",
+    ),
     "counters": (
         "count_wrong",
         "lease_floor_wrong",
