@@ -18,8 +18,8 @@ SELECT retried, poisoned, cancelled, promoted, not_picked_up, resumed FROM pgque
 class SweepCounts:
     """Count what a sweep changed: expired leases that were retried, became dead letters (``poisoned``) or were
     cancelled; messages that were made ready (``promoted``): their time had come, or their shared limit or order key let
-    them go; channels, queues and shared limits whose pause has ended (``resumed``). ``not_picked_up``: queues whose
-    messages wait and that no worker serves."""
+    them go; channels, queues and shared limits whose pause it has ended (``resumed``), which a tick mostly does before.
+    ``not_picked_up``: queues whose messages wait and that no worker serves."""
 
     retried: int
     poisoned: int

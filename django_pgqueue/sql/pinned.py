@@ -11,8 +11,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 LEVEL = "SELECT current_setting('default_transaction_isolation'), pg_backend_pid()"
 SET_LEVEL = "SET default_transaction_isolation = 'read committed'"
 NEEDS_ROLE = (
-    "default_transaction_isolation is {}, and a worker needs read committed, which it cannot set behind a transaction "
-    "pooler: ALTER ROLE … SET default_transaction_isolation = 'read committed', for the role of the worker"
+    "default_transaction_isolation is {}, and a worker needs read committed, which it does not set behind a pooler, be "
+    "it in transaction or in session mode: ALTER ROLE … SET default_transaction_isolation = 'read committed', for the "
+    "role of the worker"
 )
 
 
@@ -20,7 +21,8 @@ def pin_settings(connection: BaseDatabaseWrapper) -> None:
     """Give the sessions that this connection opens from now on READ COMMITTED, and times in ISO 8601.
 
     It is for a thread's own connection, not for one in a pool. A transaction pooler lends a session for one transaction
-    only, so another level would reach other clients: opening raises OperationalError, which says what to set.
+    only, so another level would reach other clients: opening raises OperationalError, which says what to set. A pooler
+    shows by the id of its process, which is not the server's; one that pools whole sessions looks the same.
     """
     connect: Callable[[dict[str, Any]], psycopg.Connection[Any]] = connection.get_new_connection
 

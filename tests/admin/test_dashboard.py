@@ -18,6 +18,7 @@ from django_pgqueue import (
     channel_pause,
     channel_set,
     dequeue,
+    discard,
     enqueue,
     handler_pause,
     limit_pause,
@@ -106,6 +107,15 @@ def test_dead_letters_are_no_problem_any_more_once_they_are_redriven(admin_clien
     assert "died within an hour" not in shown(html)
     assert "Nothing is wrong." in shown(html)
     assert not MARKED.search(html)
+
+
+def test_messages_that_an_operator_has_discarded_are_no_problem(admin_client: Client) -> None:
+    working()
+    discard([enqueue("h").id for _ in range(3)])
+    measure(AT_ONCE)
+    html = shown(look(admin_client))
+    assert "died within an hour" not in html
+    assert "Nothing is wrong." in html
 
 
 def test_the_dashboard_shows_problems_first(admin_client: Client) -> None:

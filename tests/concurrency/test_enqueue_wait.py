@@ -165,7 +165,7 @@ def test_a_key_of_an_open_transaction_is_busy_and_the_writes_around_it_commit(
         outcome, message = waiting.execute(ask).fetchone()
         assert outcome == "busy"
         assert message == (
-            'channel "default" of queue "default" is busy: an open transaction has enqueued the same dedupe key'
+            'channel "default" of queue "default" is busy: another transaction holds the channel or the dedupe key'
         )
         assert one(waiting, "SHOW lock_timeout") == "50s"
         assert enqueue_in(waiting, dedupe_key="another key")
@@ -252,10 +252,10 @@ def test_the_setting_of_the_project_bounds_the_wait_for_a_key(claimer: Session, 
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '60s'")
         assert enqueue("h", channel="free").created
-        with pytest.raises(ChannelBusy, match="same dedupe key"):
+        with pytest.raises(ChannelBusy, match="the dedupe key"):
             enqueue("h", dedupe_key="k")
         assert enqueue("h", dedupe_key="k", on_refused="return").outcome == "busy"
-        with pytest.raises(ChannelBusy, match=r"message 2 of 2: .* same dedupe key"):
+        with pytest.raises(ChannelBusy, match=r"message 2 of 2: .* the dedupe key"):
             enqueue_many([NewMessage(handler="h"), new])
         assert [each.outcome for each in enqueue_many([new, NewMessage(handler="h")], on_refused="return")] == [
             "busy",

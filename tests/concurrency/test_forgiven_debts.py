@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 from tests.concurrency.rates import HOUR, UNBOUND, Rated, spend, taken
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Connect, Session, column, one, wait_for_lock
 from tests.support.verbs import dequeue, enqueue, make_channel, tick
 from tests.support.waiting import eventually
 
@@ -125,6 +126,25 @@ def test_a_forgiven_debt_holds_up_nothing_and_fills_no_bucket(
     due = one(session, "SELECT extract(epoch FROM pgqueue_next_due('{default}'))")
     assert found or due <= 2
     assert (found or eventually(lambda: taken(session), seconds=60))[0] == others[0]
+
+
+def test_two_that_forgive_at_the_same_moment_end_the_debt_once(
+    session: Session, rated: Rated, request: pytest.FixtureRequest, connect: Connect
+) -> None:
+    rated(HOUR, 3)
+    session.execute(UNBOUND)
+    enqueue(session, "a", cost=500)
+    others = [enqueue(session, "a") for _ in range(5)]
+    dequeue(session)
+    by = request.node.callspec.params["rated"]
+    first, second = connect(), connect(autocommit=True)
+    forgive(first, by)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(forgive, second, by)
+        wait_for_lock(session, second)
+        first.commit()
+        call.result(60)
+    assert taken(session) == [], f"no token is there for {others}"
 
 
 def test_a_bucket_without_a_debt_gets_nothing(session: Session, rated: Rated, request: pytest.FixtureRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
+from django_pgqueue import channel_set, complete, dequeue, doctor, enqueue, handlers
 from django_pgqueue.contrib.prometheus.families import families
-from django_pgqueue.doctor import EXAMINATIONS, Severity, examine
+from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examine
 from tests.doctor.conftest import Examine
 from tests.support.sessions import Connect
 from tests.support.sql import sql, value
@@ -93,3 +94,27 @@ def test_a_reader_may_examine_and_measure() -> None:
 def test_each_examination_has_its_tests() -> None:
     there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     assert set(EXAMINATIONS) <= there
+
+
+@pytest.mark.parametrize("name", EXAMINATIONS)
+def test_the_codes_of_an_examination_are_those_that_its_source_has(name: str) -> None:
+    tree = ast.parse((Path(doctor.__file__).parent / f"{name}.py").read_text())
+    codes = {
+        code
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding"
+        for code in codes_of(call.args[0])
+    }
+    assert codes == set(CODES[name])
+
+
+def codes_of(argument: ast.expr) -> list[str]:
+    """The codes that the first argument of a finding may be. The system checks name their own."""
+    match argument:
+        case ast.Constant(value=str(code)):
+            return [code]
+        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name(id="kind")), ast.Constant(value=str(end))]):
+            return [f"{kind}{end}" for kind in ("table", "index")]
+        case ast.BoolOp(values=[ast.Attribute(attr="id"), ast.Constant(value="")]):
+            return []
+    raise AssertionError(f"a finding with the code {ast.unparse(argument)}")

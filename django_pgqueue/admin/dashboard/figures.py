@@ -33,8 +33,10 @@ SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.schedule
 FROM unnest(%s::text[]) AS n (queue)
 LEFT JOIN (
     SELECT l.queue, count(*) AS letters
-    FROM (SELECT e.queue, e.dead_at, e.redriven_at FROM pgqueue_dead_letter AS e ORDER BY e.id DESC LIMIT %s) AS l
-    WHERE l.redriven_at IS NULL AND l.dead_at > clock_timestamp() - interval '1 hour'
+    FROM (
+        SELECT e.queue, e.dead_at, e.redriven_at, e.reason FROM pgqueue_dead_letter AS e ORDER BY e.id DESC LIMIT %s
+    ) AS l
+    WHERE l.redriven_at IS NULL AND l.reason <> 'discarded' AND l.dead_at > clock_timestamp() - interval '1 hour'
     GROUP BY l.queue
 ) AS d ON d.queue = n.queue
 LEFT JOIN pgqueue_backlog AS b ON b.queue = n.queue AND b.channel IS NULL
@@ -150,7 +152,8 @@ class BacklogCounts:
 class QueueFigures:
     """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping.
 
-    ``dead_lately``: dead letters of the last hour that were not redriven, among the newest MOST_DEAD of all queues.
+    ``dead_lately``: dead letters of the last hour that were not redriven, among the newest MOST_DEAD of all queues;
+    without those that an operator has discarded.
     """
 
     name: str

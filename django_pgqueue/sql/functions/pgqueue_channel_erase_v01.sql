@@ -1,10 +1,11 @@
 -- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
 -- figures of a channel, and its context. At the end it releases the channel.
--- The first call pauses the channel and takes the messages of before it, so that it ends beside fast producers. The last
--- one takes up to p_limit that came since, and releases the channel in the same transaction if none is left: from then
--- on it refuses new ones. A call removes at most p_limit messages, or reads one range of a table. Its "reached" is
--- p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of the channel,
--- when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
+-- The first call pauses the channel, and the first ones take the messages of before it, so that they end beside fast
+-- producers. The last call takes up to p_limit that came since, and releases the channel in the same transaction if
+-- none is left: from then on it refuses new ones. A call removes at most p_limit messages, or reads one range of a
+-- table. Its "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes
+-- the row of the channel, when no open transaction can still bring a message. A row that came meanwhile is found by a
+-- second run.
 -- p_force: messages under lease are removed, too; a later settlement of their holders is refused as a lost lease.
 -- p_dry_run: nothing is changed, the rows are only counted.
 -- Returns removed: the rows by table, without pgqueue_; leased: messages that stay because of their lease; and erasing,

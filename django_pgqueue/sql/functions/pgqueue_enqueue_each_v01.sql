@@ -1,8 +1,8 @@
 -- Enqueues the messages of a bulk enqueue one by one, where each has an answer of its own, in an order that all callers
 -- share. It waits for locks no longer than an enqueue may, and no wait ends the caller's transaction.
 -- The other parameters are those of pgqueue_enqueue_many.
--- Returns one row for each message, in the order of place, as pgqueue_enqueue does; busy, if an open transaction holds
---   the same dedupe key for longer than p_wait: the others are then withheld, or with p_partial tried again.
+-- Returns one row for each message, in the order of place, as pgqueue_enqueue does; busy, if another transaction holds
+--   the channel or the dedupe key for longer than p_wait: the others are then withheld, or with p_partial tried again.
 -- Locks: as pgqueue_enqueue_many.
 -- Errors: those of a refusal, unless p_partial: a duplicate was settled since pgqueue_enqueue_look has counted it.
 CREATE FUNCTION pgqueue_enqueue_each(
@@ -68,7 +68,7 @@ EXCEPTION
         FROM unnest(p_requests) AS u
         CROSS JOIN LATERAL (
             SELECT CASE WHEN u.place = v_row.place THEN pgqueue_refusal('PGQ06',
-                format('channel "%s" of queue "%s" is busy: an open transaction has enqueued the same dedupe key',
+                format('channel "%s" of queue "%s" is busy: another transaction holds the channel or the dedupe key',
                     u.channel, u.queue),
                 'Try again when that transaction has ended.') END AS refusal
         ) AS r

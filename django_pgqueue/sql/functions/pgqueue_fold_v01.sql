@@ -28,8 +28,8 @@ BEGIN
         UPDATE pgqueue_lane AS l
         SET parked_until = NULL, fresh = l.seq < v_line.head, seq = nextval('pgqueue_lane_seq'),
             -- As in pgqueue_fold_lane: at the tail it must not look like the last lane of an older round.
-            round = CASE WHEN l.seq >= v_line.head
-                THEN (SELECT r.round FROM pgqueue_round(l.queue, v_line.head, true, l.round, 0, 1) AS r) ELSE l.round END
+            round = CASE WHEN l.seq < v_line.head THEN l.round
+                ELSE (SELECT r.round FROM pgqueue_round(l.queue, v_line.head, true, l.round, 0, 1) AS r) END
         WHERE l.ctid = ANY (ARRAY(
             SELECT p.ctid FROM pgqueue_lane AS p
             WHERE p.queue = p_queue AND p.parked_until >= v_line.parked_from AND p.parked_until <= p_now

@@ -5,7 +5,8 @@
 -- message has been ready for longer than this. It writes its findings to the server log, and also ticks.
 -- Returns counts. retried, poisoned, cancelled: messages with an expired lease; promoted: messages that were made
 --   ready, also those that waited for a shared limit or their order key; not_picked_up: queues with a message that
---   waits for longer than p_waiting; resumed: channels, queues and shared limits whose pause has ended.
+--   waits for longer than p_waiting; resumed: channels, queues and shared limits whose pause it has ended;
+--   mostly a tick has done so before.
 -- Locks: messages, channels and queues, SKIP LOCKED: a settlement under way wins over the sweep.
 CREATE FUNCTION pgqueue_sweep(p_limit integer DEFAULT 500, p_waiting interval DEFAULT '1 minute')
 RETURNS TABLE (retried integer, poisoned integer, cancelled integer, promoted integer, not_picked_up integer,
@@ -26,8 +27,8 @@ DECLARE
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
-    -- The tick comes early, while this transaction has no xid yet, unless a pause has ended: only then can the floors
-    -- move.
+    -- The tick resumes, too, but not beside another tick, and it does not count. It comes early, while this transaction
+    -- has no xid yet, unless a pause has ended: only then can the floors move.
     resumed := pgqueue_resume_due();
     promoted := pgqueue_tick(p_limit);
     SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
