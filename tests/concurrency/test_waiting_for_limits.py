@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.concurrency.rates import UNBOUND
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, send, settle, tick
 
@@ -177,6 +178,7 @@ def test_a_limit_that_was_dropped_is_not_waited_for(session: Session) -> None:
 
 
 def test_a_debt_of_a_million_years_keeps_no_worker_awake(session: Session) -> None:
+    session.execute(UNBOUND)
     limit_set(session, "stripe", release_interval="1 day")
     [huge] = send(session, "a", cost=2_000_000_000)
     assert [lease.id for lease in dequeue(session)] == [huge]

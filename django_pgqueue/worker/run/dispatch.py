@@ -128,7 +128,8 @@ class Dispatch:
         threads, loop = self._buffer.free(), self._loop.free()
         if not threads or not loop:
             self._fits = max(threads, loop)
-            names = [name for name in only or handlers.names() if handlers.get(name).asynchronous == bool(loop)]
+            known = handlers.names() if only is None else only
+            names = [name for name in known if handlers.get(name).asynchronous == bool(loop)]
             return Wanted(self._fits if names else 0, names, strict=True)
         # A side that has nothing to do does not hold back the other one.
         if not all(side.room() for side in (self._buffer, self._loop) if side.busy()):
