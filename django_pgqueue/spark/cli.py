@@ -31,7 +31,6 @@ COMMANDS = {
     "report": "write a page with plots",
     "erase": "remove all rows of a channel",
     "redrive": "put dead letters back into their queues",
-    "simulate": "replay the archive against other limits",
 }
 # The last line of a traceback shows the error like this.
 OF_TASK = re.compile(r"^(?:.*: )?django_pgqueue\.spark\.[a-z_.]+\.[A-Z]\w*: (.+)$", re.MULTILINE)

@@ -55,7 +55,6 @@ FLOWS = {
     "publish": Flow(reads_lake=LAKE),
     "report": Flow(reads_lake=("metrics", "forecast")),
     "redrive": Flow(reads_database=("pgqueue_dead_letter",), writes_database=("pgqueue_message",)),
-    "simulate": Flow(reads_lake=(*MESSAGES, "channel")),
 }
 # These take the database from the variables of libpq, too.
 ALWAYS_A_SOURCE = ("export", "redrive")

@@ -203,9 +203,8 @@ REST = (
     ),
     Part(
         "spark",
-        "programs that start a Spark of their own, the examples of the documentation, the simulator beside workers",
+        "programs that start a Spark of their own, the examples of the documentation",
         tests=(
-            "tests/spark/simulate/test_real_run.py",
             "tests/spark/test_datasource_docs.py",
             "tests/spark/test_datasource_write.py::test_tasks_that_die_after_their_work_and_run_again_enqueue_once",
             "tests/spark/test_datasource_write.py::test_workers_need_no_django",

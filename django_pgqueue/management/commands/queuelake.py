@@ -19,7 +19,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.management.database import known_database
 from django_pgqueue.sql.files import PIPELINE
 
-ACTIONS = ("export", "rollup", "report", "redrive", "simulate", "verify", "erase", "compact", "publish")
+ACTIONS = ("export", "rollup", "report", "redrive", "verify", "erase", "compact", "publish")
 
 
 class Command(BaseCommand):

@@ -8,16 +8,19 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark import redrive as command_module
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.redrive import job
 from django_pgqueue.spark.redrive.job import redrive
 from django_pgqueue.spark.redrive.letters import dead_letters
+from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.source import Source
-from tests.spark.rows import fill_dead_letters
-from tests.spark.simulate.lakes import make_lake, row
+from tests.spark.rows import DAY, fill_dead_letters
 from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
@@ -49,6 +52,17 @@ def command(*arguments: str) -> int:
 
 def frame(spark: SparkSession, keys: list[int]) -> Any:
     return spark.createDataFrame([(key,) for key in keys], "id bigint")
+
+
+def lake_of_letters(path: Path, keys: list[int]) -> ParquetLake:
+    """A lake whose dead letters have these ids and failed."""
+    made = ParquetLake.open(path, create=True)
+    with made.writing() as writing:
+        file = writing.stage("dead_letter", f"day={DAY}")
+        letters = [{"id": key, "reason": "failed"} for key in keys]
+        pq.write_table(pa.Table.from_pylist(letters, arrow_schema("dead_letter")), file)
+        writing.commit("export", [writing.staged(file)])
+    return made
 
 
 def test_a_condition_chooses_and_nothing_lives_twice(spark: SparkSession, source: Source, database: Database):
@@ -214,7 +228,7 @@ def test_the_letters_of_a_lake_are_those_of_its_database(
 ):
     fill_dead_letters(database, 3)
     keys = ids(database)
-    made = make_lake(lake, dead_letter=[row(id=key, reason="failed") for key in [*keys, 9_999_999]])
+    made = lake_of_letters(lake, [*keys, 9_999_999])
     arguments = ["--source", dsn, "--lake", str(lake), "--where", "reason = 'failed'"]
     system, name = source.identity()
     made.describe(system_identifier=system, database="1 another")
