@@ -130,10 +130,9 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
     """Run all examinations, or ``only`` those, and return a report. An examination that fails becomes a finding.
 
     ``only``: names of examinations, or codes of findings, which are then the only ones that are reported. ``using``:
-    database alias; default: the queue's. ``limits``: the values above which something is reported. If the
-    database is not migrated, that is the only finding, because everything else would follow from it. Raises the
-    database's error when it does not answer, and ValueError for
-    a name in ``only`` that is neither.
+    database alias; default: the queue's. ``limits``: the values above which something is reported. If the database is
+    not migrated, that is the only finding, because everything else would follow from it. Raises the database's error
+    when it does not answer, and ValueError for a name in ``only`` that is neither.
     """
     database = alias(using)
     asked = set(EXAMINATIONS if only is None else only)

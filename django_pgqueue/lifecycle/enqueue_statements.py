@@ -13,9 +13,9 @@ SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqu
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """,
 )
-# The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays
-# with NULLs. The usual answer, that all messages were created at one time,
-# is one row with all ids: a thousand rows would take the client and the server longer than their conversion does.
+# The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
+# that all messages were created at one time, is one row with all ids: a thousand rows would take the client and the
+# server longer than their conversion does.
 MANY = CallerStatement(
     "pgqueue_enqueue_many",
     """

@@ -145,16 +145,16 @@ def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence
 
 
 def writes_lost(alias: str) -> HandlerError:
-    """Return the error of a handler that wrote in a transaction on the database ``alias`` and did not commit it."""
+    """Return the error of a handler that wrote or locked in a transaction on ``alias`` and left it open."""
     return HandlerError(
-        f"The handler returned without ending the transaction that it had opened on {alias!r}: what it wrote there is "
-        "rolled back.",
+        f"The handler returned without ending the transaction that it had opened on {alias!r}: what it wrote or locked "
+        "there is rolled back.",
         hint="Use transaction.atomic() as a context manager, or commit, also after set_autocommit(False).",
     )
 
 
 def has_written(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether the open transaction has written anything, or is aborted and may have."""
+    """Return whether the open transaction wrote or locked rows (SELECT … FOR UPDATE), or is aborted and may have."""
     if connection.vendor != "postgresql":
         return True
     try:

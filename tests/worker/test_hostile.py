@@ -63,7 +63,7 @@ def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
     if handler != "scripted.async":
         assert where(bad) == "dead: failed"
         error = DeadLetter.objects.get(id=bad).errors[0]
-        assert ["fail"] in steps or "what it wrote there is rolled back" in error["message"]
+        assert ["fail"] in steps or "what it wrote or locked there is rolled back" in error["message"]
     good = scripts(5, ["effect"], handler=handler)
     eventually(lambda: ArchivedMessage.objects.filter(id__in=good).count() == 5)
     assert sorted(message for message, _ in effects()) == good

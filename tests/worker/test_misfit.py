@@ -75,6 +75,28 @@ def test_a_settlement_that_no_function_can_write_fails_no_message(
     assert worker.wait() == 0
 
 
+@pytest.fixture
+def refused_archive(queue: None) -> Iterator[Callable[[], None]]:
+    """`refused_archive()`: from now on a constraint of the archive refuses completed messages."""
+    yield lambda: sql("ALTER TABLE pgqueue_archived_message ADD CONSTRAINT refused CHECK (outcome <> 'completed')")
+    sql("ALTER TABLE pgqueue_archived_message DROP CONSTRAINT IF EXISTS refused")
+
+
+def test_an_error_of_the_settlement_is_found_once_the_function_is_there_again(
+    start: Callable[..., Any], without_complete: Any, refused_archive: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is an error of the message, for which an atomic handler must not wait for ever."""
+    bring_back = without_complete()
+    message = script(["effect"], handler="scripted.atomic", max_attempts=1)
+    start(concurrency=1)
+    eventually(lambda: "the database fails" in caplog.text)
+    refused_archive()
+    bring_back()
+    eventually(lambda: where(message) == "dead: failed", seconds=30)
+    assert "refused" in DeadLetter.objects.get(id=message).errors[0]["message"]
+    assert effects() == []
+
+
 def test_an_atomic_handler_that_gives_its_rights_away_fails(spawn: Spawn, misfit: str) -> None:
     """The database can settle the message, so a retry for ever would hide the fault of the handler."""
     bad = script(["sql", f"SET LOCAL ROLE {misfit}"], handler="scripted.atomic", max_attempts=2)

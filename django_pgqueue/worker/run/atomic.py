@@ -34,6 +34,7 @@ from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
+from django_pgqueue.worker.settle.completer import passes
 from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.unstarted import sleep_and_go_on
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
@@ -196,27 +197,33 @@ class Atomic:
         handler's transaction, because the handler has changed its role, for example.
         """
 
-        def try_out() -> None:
-            with suppress(PgQueueError), transaction.atomic(using=self._using):
-                for batch in batches:
-                    settle_batch(batch, skip_lost=True, using=self._using)
-                transaction.set_rollback(True, using=self._using)
+        def raise_misfit() -> None:
+            """Try the settlement out; another error than a misfit means that the database can run it."""
+            try:
+                with suppress(PgQueueError), transaction.atomic(using=self._using):
+                    for batch in batches:
+                        settle_batch(batch, skip_lost=True, using=self._using)
+                    transaction.set_rollback(True, using=self._using)
+            except Error as error:
+                if is_misfit(error):
+                    raise
 
         def hand_back() -> None:
-            try_out()
+            raise_misfit()
             give_back(sorted(deliveries, key=lambda delivery: delivery.id), using=self._using)
 
         if self._outage is None:
             return False
-        try:
-            try_out()
+        with suppress(Error):
+            raise_misfit()
             return False
-        except Error as error:
-            if not is_misfit(error):
-                return False
         # Its handler has ended, so that no deadline applies to it any more.
         self._board.end(deliveries)
-        self._outage.retry_until_success(ROLE, hand_back, sleep=sleep_and_go_on)
+        try:
+            self._outage.retry_until_success(ROLE, hand_back, sleep=sleep_and_go_on, on=passes)
+        except (PgQueueError, DatabaseError):
+            self._outage.ended(ROLE)
+            return False
         self._board.settle(deliveries)
         self._keeper.release(deliveries)
         return True
