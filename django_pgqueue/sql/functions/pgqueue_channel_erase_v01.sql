@@ -81,11 +81,12 @@ BEGIN
         removed := jsonb_build_object(CASE WHEN v_table.is_archive THEN 'archived_message' ELSE 'dead_letter' END,
             v_step.removed);
         reached := jsonb_strip_nulls(jsonb_build_object('table', v_table.name, 'block', v_step.block));
-    ELSIF p_dry_run OR pg_try_advisory_xact_lock(7205, 2) AND pg_try_advisory_xact_lock(7205, 3) THEN
+    ELSIF p_dry_run OR pg_try_advisory_xact_lock(7205, 2) AND pg_try_advisory_xact_lock(7205, 3)
+        AND cardinality(v_ids) = cardinality(ARRAY(
+            SELECT c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids) FOR NO KEY UPDATE SKIP LOCKED)) THEN
         IF NOT p_dry_run THEN
             -- Beside a producer the channel is empty only together with its release. A released channel delivers, even
             -- when it is paused, so one with more than this is not released.
-            PERFORM FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids) ORDER BY c.id FOR NO KEY UPDATE;
             SELECT e.* INTO v_step
             FROM pgqueue_erase_messages(v_ids, p_force, false, p_limit, 9223372036854775807) AS e;
             removed := jsonb_build_object('message', v_step.messages);
