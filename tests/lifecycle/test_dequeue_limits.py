@@ -179,7 +179,8 @@ def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
         now = value("SELECT %s::timestamptz + %s * interval '10 milliseconds'", start, step)
         [(messages, next_at)] = sql(
             "SELECT a.messages, a.next_at FROM pgqueue_allowance(p_channel_id => %s, p_now => %s, p_quota => 1,"
-            " p_next_at => %s, p_debt => NULL, p_lease_floor => '-infinity', p_current_id => NULL, p_taken => '{}') AS a",
+            " p_next_at => %s, p_debt => NULL, p_lease_floor => '-infinity', p_current_id => NULL, p_taken => '{}')"
+            " AS a",
             channel, now, next_at,
         )  # fmt: skip
         if messages:
