@@ -1,0 +1,138 @@
+-- Returns what a meter has left now for a message of cost p_wants: slots, for so many messages; units, for so much cost
+-- in all; when there is no room, the reason (full, cost, rate, closed, held) and until when that holds at most.
+-- Locks: the row of a shared meter, SKIP LOCKED: held says that another transaction has it.
+CREATE FUNCTION pgqueue_room(
+    p_meter_id bigint, p_wants integer, p_now timestamptz,
+    OUT slots integer, OUT units double precision, OUT reason text, OUT until timestamptz
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    m pgqueue_meter;
+    l pgqueue_level;
+BEGIN
+    slots := 0;
+    until := 'infinity';
+    SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = p_meter_id;
+    IF m.shared THEN
+        SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = p_meter_id FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            reason := 'held';
+            RETURN;
+        END IF;
+    END IF;
+    -- A statement after the lock, because its snapshot must be younger.
+    SELECT o.* INTO l FROM pgqueue_level AS o WHERE o.meter_id = p_meter_id ORDER BY o.seq DESC LIMIT 1;
+    slots := coalesce(m.max_concurrency - l.running, 1000000);
+    units := coalesce((m.max_cost - l.cost)::double precision, 'infinity');
+    IF m.closed_until > p_now THEN
+        slots := 0;
+        reason := 'closed';
+        until := m.closed_until;
+    ELSIF slots <= 0 THEN
+        slots := 0;
+        reason := 'full';
+    ELSIF units < least(p_wants, m.max_cost) THEN
+        slots := 0;
+        reason := 'cost';
+    ELSIF m.step IS NOT NULL THEN
+        l.tokens := pgqueue_tokens(m, l, p_now);
+        IF l.tokens + 1e-6 < least(p_wants, m.burst) THEN
+            slots := 0;
+            reason := 'rate';
+            until := p_now + (least(p_wants, m.burst) - l.tokens) * m.step;
+        ELSE
+            units := least(units, l.tokens + 1e-6);
+        END IF;
+    END IF;
+END;
+$$;
+
+-- Returns the tokens in the bucket of a meter at p_now.
+CREATE FUNCTION pgqueue_tokens(m pgqueue_meter, l pgqueue_level, p_now timestamptz)
+RETURNS double precision
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+    RETURN least(m.burst, l.tokens
+        + extract(epoch FROM greatest(p_now - l.filled_at, '0')) / extract(epoch FROM m.step));
+END;
+$$;
+
+-- Charges meters with p_count messages that cost p_cost in all (or, below 0, takes the charge back) and with p_spent
+-- tokens. The caller has the line of their queue, and the row of a shared meter.
+CREATE FUNCTION pgqueue_charge(
+    p_meters bigint[], p_count integer, p_cost bigint, p_spent bigint, p_now timestamptz
+)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    UPDATE pgqueue_level AS l
+    SET seq = nextval('pgqueue_level_seq'), running = greatest(l.running + p_count, 0),
+        cost = greatest(l.cost + p_cost, 0),
+        tokens = CASE WHEN m.step IS NOT NULL THEN pgqueue_tokens(m, l, p_now) - p_spent ELSE l.tokens END,
+        filled_at = CASE WHEN m.step IS NOT NULL THEN p_now ELSE l.filled_at END
+    FROM pgqueue_meter AS m
+    WHERE m.id = l.meter_id AND m.id = ANY (p_meters) AND l.ctid = ANY (ARRAY(
+        SELECT (SELECT o.ctid FROM pgqueue_level AS o WHERE o.meter_id = u ORDER BY o.seq DESC LIMIT 1)
+        FROM unnest(p_meters) AS u));
+END;
+$$;
+
+-- Returns the shared meters that a message with these limits and this handler is charged to, sorted; NULL: none.
+CREATE FUNCTION pgqueue_meters_of(p_limits bigint[], p_handler text)
+RETURNS bigint[]
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+    RETURN nullif(ARRAY(
+        SELECT u FROM unnest(p_limits) AS u
+        UNION
+        SELECT h.meter_id FROM pgqueue_meter_handler AS h WHERE h.handler = p_handler
+        ORDER BY 1), '{}');
+END;
+$$;
+
+-- Returns the id of the lane of a set of meters, 0 for none.
+CREATE FUNCTION pgqueue_lane_of(p_meters bigint[])
+RETURNS bigint
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+    RETURN CASE WHEN p_meters IS NULL THEN 0 ELSE 1 + (hashtextextended(p_meters::text, 1) & 4611686018427387903) END;
+END;
+$$;
+
+-- Returns the id of the lane of an order key.
+CREATE FUNCTION pgqueue_lane_of_key(p_key text)
+RETURNS bigint
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+    RETURN -1 - (hashtextextended(p_key, 2) & 4611686018427387903);
+END;
+$$;
+
+-- Returns whether another message of its order key comes before this one: one that has been delivered and is not
+-- settled for good, or one with an earlier place that is ready.
+CREATE FUNCTION pgqueue_key_is_held(p_channel_id bigint, p_key text, p_id bigint, p_place bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pgqueue_live AS o
+        WHERE o.channel_id = p_channel_id AND o.order_key = p_key AND (o.attempts = 0) = false AND o.id <> p_id
+    ) OR EXISTS (
+        SELECT FROM pgqueue_live AS o
+        WHERE o.channel_id = p_channel_id AND o.order_key = p_key AND (o.attempts = 0) = true
+            AND coalesce(o.order_place, o.id) < p_place AND o.status = 1
+    );
+END;
+$$;
