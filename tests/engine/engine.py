@@ -75,10 +75,9 @@ class Engine:
 
     def fill(self, channel: str, messages: int, *, limits: list[int] | None = None) -> None:
         """Enqueue by a plain INSERT."""
-        self.session.execute(
-            "INSERT INTO pgqueue_message (channel_id, handler, limits) SELECT %s, 'work', %s FROM generate_series(1, %s)",
-            (self.channels[channel], limits, messages),
-        )
+        query = "INSERT INTO pgqueue_message (channel_id, handler, limits) SELECT %s, 'work', %s"
+        arguments = (self.channels[channel], limits, messages)
+        self.session.execute(f"{query} FROM generate_series(1, %s)", arguments)
 
     def dequeue(
         self, limit: int = 1, *, queue: str = "default", lease: str = "10 minutes", session: Session | None = None
