@@ -228,7 +228,3 @@ CREATE TYPE pgqueue_delivery AS (
     attempts integer, max_attempts integer, token uuid, lease_expires_at timestamptz, state jsonb,
     created_at timestamptz, dequeue_at timestamptz, context jsonb, last_leased_at timestamptz
 );
--- Where a lane goes on: the version of it that was read, and the key of its next message.
-CREATE TYPE pgqueue_place AS (
-    channel_id bigint, seq bigint, rank smallint, at timestamptz, id bigint
-);

@@ -255,9 +255,13 @@ DECLARE
     v_size integer;
     v_count integer;
     v_wraps integer := 0;
-    v_single bigint := -1;
+    v_alone boolean := false;
+    v_stands smallint;
+    v_from bigint;
     v_ids bigint[];
-    v_keys pgqueue_place[];
+    v_moved bigint[];
+    v_seqs bigint[];
+    v_next bigint[];
     v_folded boolean := false;
     v_skipped boolean := false;
     v_over boolean;
@@ -318,20 +322,27 @@ BEGIN
             PERFORM setval(q.pass, v_pass * 1024 + v_times);
         END IF;
 
-        -- Up to 16 lanes without limits at once, if many messages are wanted and no channel is fresh.
-        IF v_left > 1 AND v_seq <> v_single AND q.meter_id IS NULL AND NOT EXISTS (
-            SELECT FROM pgqueue_lane AS w WHERE w.queue_id = q.id AND w.stands = 2 AND w.seq >= q.lane_seq) THEN
+        -- Up to 16 lanes without limits at once, if many messages are wanted: fresh ones, or else those at the cursor.
+        IF v_left > 1 AND NOT v_alone AND q.meter_id IS NULL THEN
+            v_stands := CASE WHEN p_locked AND EXISTS (
+                SELECT FROM pgqueue_lane AS w WHERE w.queue_id = q.id AND w.stands = 2 AND w.seq >= q.lane_seq)
+                THEN 2 ELSE 1 END;
+            v_from := CASE WHEN v_stands = 2 THEN q.lane_seq ELSE v_seq END;
             v_ids := '{}';
-            v_keys := '{}';
+            v_moved := '{}';
+            v_seqs := '{}';
+            v_next := '{}';
             v_count := 0;
             FOR t IN
                 WITH line AS MATERIALIZED (
                     SELECT w.channel_id, w.seq, w.floor_rank, w.floor_at, w.floor_id,
-                        greatest(least(v_times * c.weight, 1000) - CASE WHEN w.seq = v_seq THEN v_served ELSE 0 END, 1) AS size,
+                        greatest(least(v_times * c.weight, 1000) - CASE
+                            WHEN v_stands = 2 THEN w.served WHEN w.seq = v_seq THEN v_served ELSE 0 END, 1) AS size,
                         w.sides > 0 OR w.keyed OR w.parked_for IS NOT NULL OR c.ordered OR c.meter_id IS NOT NULL
                             AS special
                     FROM pgqueue_lane AS w JOIN pgqueue_channel AS c ON c.id = w.channel_id
-                    WHERE w.queue_id = q.id AND w.stands = 1 AND w.seq >= v_seq AND w.seq <= v_pass
+                    WHERE w.queue_id = q.id AND w.stands = v_stands AND w.seq >= v_from
+                        AND (v_stands = 2 OR w.seq <= v_pass)
                     ORDER BY w.seq LIMIT 16
                 ),
                 turn AS (
@@ -342,10 +353,9 @@ BEGIN
                 SELECT z.channel_id, z.seq, z.size, least(z.size, z.rest)::integer AS quota, s.*
                 FROM turn AS z
                 CROSS JOIN LATERAL (
-                    SELECT coalesce(array_agg(o.id), '{}') AS ids, count(*)::integer AS n,
-                        array_agg(ROW(z.channel_id, z.seq, o.rank, o.at, o.id)::pgqueue_place) AS keys
+                    SELECT coalesce(array_agg(o.id), '{}') AS ids, count(*)::integer AS n
                     FROM (
-                        SELECT m.id, (-m.priority)::smallint AS rank, m.dequeue_at AS at FROM pgqueue_live AS m
+                        SELECT m.id FROM pgqueue_live AS m
                         WHERE m.channel_id = z.channel_id AND m.lane = 0 AND m.status = 1 AND m.order_key IS NULL
                             AND (-m.priority, m.dequeue_at, m.id) >= (z.floor_rank, z.floor_at, z.floor_id)
                         ORDER BY -m.priority, m.dequeue_at, m.id LIMIT least(z.size, z.rest) + 1 FOR UPDATE SKIP LOCKED
@@ -358,33 +368,42 @@ BEGIN
                 IF t.n > t.quota THEN
                     v_ids := v_ids || t.ids[1:t.quota];
                     v_left := v_left - t.quota;
-                    IF t.quota < t.size THEN
+                    IF t.quota < t.size AND v_stands = 2 THEN
+                        PERFORM pgqueue_touch_lane(t.channel_id, false, t.quota);
+                        EXIT;
+                    ELSIF t.quota < t.size THEN
                         v_served := t.quota + CASE WHEN v_seq = t.seq THEN v_served ELSE 0 END;
                         v_seq := t.seq;
                         EXIT;
                     END IF;
-                    v_keys := v_keys || t.keys[t.n];
+                    v_moved := v_moved || t.channel_id;
+                    v_seqs := v_seqs || t.seq;
+                    v_next := v_next || t.ids[t.n];
                 ELSE
                     v_ids := v_ids || t.ids;
                     v_left := v_left - t.n;
                     IF p_locked THEN
-                        PERFORM pgqueue_park_if_empty(t.channel_id, t.seq, t.ids);
+                        PERFORM pgqueue_leave_lane(t.channel_id, t.seq, t.ids);
                     END IF;
                 END IF;
-                v_seq := t.seq + 1;
-                v_served := 0;
+                IF v_stands = 1 THEN
+                    v_seq := t.seq + 1;
+                    v_served := 0;
+                END IF;
             END LOOP;
-            IF p_locked AND v_keys <> '{}' THEN
+            IF p_locked AND v_moved <> '{}' THEN
                 -- The lanes whose turn is over go to the tail, with the key of their next message as the floor.
                 UPDATE pgqueue_lane AS w
-                SET seq = nextval('pgqueue_lane_seq'), floor_rank = u.rank, floor_at = u.at, floor_id = u.id
-                FROM unnest(v_keys) AS u
+                SET seq = nextval('pgqueue_lane_seq'), stands = 1, served = 0, floor_rank = -m.priority, floor_at = m.dequeue_at,
+                    floor_id = m.id
+                FROM unnest(v_moved, v_seqs, v_next) AS u (channel_id, seq, id) JOIN pgqueue_live AS m ON m.id = u.id
                 WHERE w.channel_id = u.channel_id AND w.lane = 0 AND w.seq = u.seq;
             END IF;
             IF v_ids <> '{}' THEN
                 RETURN QUERY SELECT * FROM pgqueue_lease(v_ids, NULL, v_now, p_lease, p_worker);
             END IF;
-            CONTINUE WHEN v_count > 0;
+            v_alone := v_count = 0;
+            CONTINUE WHEN NOT v_alone;
         END IF;
 
         SELECT w.* INTO h
@@ -404,7 +423,7 @@ BEGIN
             v_seq := h.seq;
             v_served := 0;
         END IF;
-        v_single := h.seq;
+        v_alone := false;
         SELECT greatest(least(v_times * c.weight, 1000) - CASE WHEN h.stands = 1 THEN v_served ELSE h.served END, 1) INTO v_size
         FROM pgqueue_channel AS c WHERE c.id = h.channel_id;
         IF p_locked THEN
@@ -658,8 +677,9 @@ BEGIN
 END;
 $$;
 
--- Parks the own lane of a channel at p_seq if it has no ready message but p_ids.
-CREATE FUNCTION pgqueue_park_if_empty(p_channel_id bigint, p_seq bigint, p_ids bigint[])
+-- Parks the own lane of a channel at p_seq, of which p_ids were taken, if it has no other ready message; else moves it to
+-- the tail.
+CREATE FUNCTION pgqueue_leave_lane(p_channel_id bigint, p_seq bigint, p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -673,6 +693,8 @@ BEGIN
             AND (-m.priority, m.dequeue_at, m.id) >= (l.floor_rank, l.floor_at, l.floor_id)
         LIMIT 1) THEN
         PERFORM pgqueue_park_lane(l, 'empty', NULL, NULL, 'infinity', NULL);
+    ELSE
+        PERFORM pgqueue_touch_lane(p_channel_id, true, 0);
     END IF;
 END;
 $$;
