@@ -114,9 +114,10 @@ class Engine:
         """What counts against each meter that is not idle, with the notes that wait."""
         rows = self.session.execute(
             """
-            SELECT m.name, l.running - coalesce((SELECT sum(n.freed) FROM pgqueue_note AS n WHERE n.meter_id = m.id), 0)
-            FROM pgqueue_meter AS m CROSS JOIN LATERAL (
-                SELECT o.running FROM pgqueue_level AS o WHERE o.meter_id = m.id ORDER BY o.seq DESC LIMIT 1) AS l
+            SELECT m.name,
+                (SELECT sum(l.running) FROM pgqueue_level AS l WHERE l.meter_id = m.id)
+                - coalesce((SELECT sum(n.freed) FROM pgqueue_note AS n WHERE n.meter_id = m.id), 0)
+            FROM pgqueue_meter AS m
             """
         )
         return {name: int(running) for name, running in rows if running}

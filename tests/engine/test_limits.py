@@ -155,7 +155,7 @@ def test_a_tick_wakes_another_queue_when_nobody_consumes_this_one(engine: Engine
     assert [lease.id for lease in engine.dequeue(queue="other")] == [waits]
 
 
-def test_a_row_of_a_limit_that_another_transaction_holds_delays_only_its_messages(engine: Engine) -> None:
+def test_a_limit_that_another_transaction_charges_delays_only_its_messages(engine: Engine) -> None:
     limit = engine.limit("api", 1000)
     for number in range(30):
         engine.channel(f"c{number}")
@@ -163,10 +163,19 @@ def test_a_row_of_a_limit_that_another_transaction_holds_delays_only_its_message
     engine.channel("plain")
     plain = engine.enqueue("plain")
     other = engine.sessions(autocommit=False)
-    other.execute("SELECT FROM pgqueue_meter WHERE id = %s FOR UPDATE", (limit,))
+    other.execute("SELECT FROM pgqueue_level WHERE meter_id = %s FOR UPDATE", (limit,))
     assert [lease.id for lease in engine.dequeue()] == [plain]
     other.rollback()
     assert len(engine.dequeue(90)) == 90
+
+
+def test_a_transaction_that_edits_a_limit_delays_nobody(engine: Engine) -> None:
+    limit = engine.limit("api", 10)
+    engine.channel("one")
+    message = engine.enqueue("one", limits=[limit])
+    other = engine.sessions(autocommit=False)
+    other.execute("UPDATE pgqueue_meter SET max_concurrency = 20 WHERE id = %s", (limit,))
+    assert [lease.id for lease in engine.dequeue()] == [message]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -176,6 +185,7 @@ def test_once_all_is_quiet_each_message_is_delivered_by_the_next_calls(engine: E
     chance = random.Random(seed)
     engine.session.execute("TRUNCATE pgqueue_message, pgqueue_lane, pgqueue_note, pgqueue_channel")
     engine.session.execute("DELETE FROM pgqueue_meter")
+    engine.session.execute("DELETE FROM pgqueue_level")
     limits = [engine.limit(f"limit of {most}", most) for most in (1, 2, 3)]
     names = [f"c{number}" for number in range(6)]
     for number, name in enumerate(names):

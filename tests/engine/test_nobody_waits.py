@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 
 import psycopg
 
 from tests.engine.engine import Engine
 
 
-def test_channels_without_limits_are_served_beside_a_session_that_keeps_the_line(engine: Engine) -> None:
-    engine.channel("limited", most=5)
+def test_open_channels_are_served_beside_a_session_that_keeps_the_line(engine: Engine) -> None:
+    engine.channel("limited", most=3)
     engine.channel("plain")
-    engine.fill("limited", 3)
-    engine.fill("plain", 5)
+    engine.fill("limited", 9)
+    engine.fill("plain", 9)
     engine.dequeue(2)
     stopped = engine.sessions(autocommit=False)
     engine.enqueue("limited")
-    assert engine.dequeue(1, session=stopped)
+    held = engine.dequeue(1, session=stopped)
     began = time.monotonic()
-    leases = engine.dequeue(2) + engine.dequeue(2) + engine.dequeue(2)
-    assert [lease.channel for lease in leases] == ["plain"] * 3
-    assert time.monotonic() - began < 2
+    got = Counter(lease.channel for _ in range(12) for lease in engine.dequeue(1))
+    assert time.monotonic() - began < 3
+    assert got["plain"] >= 7
+    # The limit holds, for what the stopped session has leased, too.
+    assert got["limited"] + [lease.channel for lease in held].count("limited") <= 2
     stopped.rollback()
-    assert {lease.channel for lease in engine.dequeue(9)} >= {"limited"}
+    assert "limited" in {lease.channel for lease in engine.dequeue(9)} or got["limited"] == 2
 
 
 def test_a_new_tenant_is_served_beside_a_session_that_keeps_the_line(engine: Engine) -> None:

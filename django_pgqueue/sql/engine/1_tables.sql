@@ -4,13 +4,13 @@
 -- A meter is a limit of any kind: of a channel, of a queue, or one that a name, a handler or a breaker shares.
 -- step, burst   a token each step, at most burst of them; a message takes its cost
 -- closed_until  no room until then, because of closed_for: a pause, or an open breaker
--- shared        lanes of several queues may be charged to it: a dequeue locks this row before it reads the level
--- failures, within, pause   it is a breaker: so many failures in a row within this time close it for the pause; then
---               one message tries
+-- shared        lanes of several queues may wait for it
+-- sides         its max_concurrency is divided among so many levels, so that as many calls charge it at once
 CREATE TABLE pgqueue_meter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name varchar(300) COLLATE "C" NOT NULL UNIQUE,
     shared boolean NOT NULL DEFAULT false,
+    sides smallint NOT NULL DEFAULT 1 CHECK (sides BETWEEN 1 AND 16),
     max_concurrency integer,
     max_cost integer,
     step interval,
@@ -18,20 +18,21 @@ CREATE TABLE pgqueue_meter (
     closed_until timestamptz,
     closed_for text
 );
--- The level of a meter is what counts against it now. Only the holder of the queue's line, or of a shared meter, writes
--- it. The newest version has the highest seq, so that no look walks the versions that an old snapshot keeps.
+-- A level is what counts against one side of a meter now. Its row is locked with SKIP LOCKED before it is written. The
+-- newest version has the highest seq, so that no look walks the versions that an old snapshot keeps.
 -- running, cost   leased messages that are charged to the meter, and what they cost
 -- tokens          in the bucket at filled_at; below 0 while it has debts
 CREATE SEQUENCE pgqueue_level_seq;
 CREATE TABLE pgqueue_level (
     meter_id bigint NOT NULL,
+    side smallint NOT NULL DEFAULT 0,
     seq bigint NOT NULL DEFAULT 0,
     running integer NOT NULL DEFAULT 0,
     cost bigint NOT NULL DEFAULT 0,
     tokens double precision,
     filled_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
-CREATE INDEX pgqueue_level_newest ON pgqueue_level (meter_id, seq);
+CREATE INDEX pgqueue_level_newest ON pgqueue_level (meter_id, side, seq);
 ALTER TABLE pgqueue_level REPLICA IDENTITY FULL;
 
 -- line, pass   the sequences of the queue's cursor: where its round is (seq × 1024 + messages of that turn), and where
@@ -46,8 +47,8 @@ CREATE TABLE pgqueue_queue (
     line regclass,
     pass regclass
 );
--- Whoever locks the row of a queue looks after its line: folds notes, parks lanes, serves what has limits. Everybody
--- else tries the lock, and takes messages without limits meanwhile.
+-- Whoever locks the row of a queue looks after its line: folds notes, opens and parks lanes. Everybody else tries the
+-- lock, and takes messages of open lanes meanwhile.
 CREATE TABLE pgqueue_line (
     queue_id integer PRIMARY KEY
 ) WITH (fillfactor = 10);
@@ -74,7 +75,7 @@ CREATE TABLE pgqueue_meter_handler (
 -- A message. INSERT, the ORM and COPY address the parent and fire its trigger; functions, which have checked, write the
 -- partition, append their note themselves, and pay for no trigger.
 -- lane      where it waits: 0 is the channel's own lane
--- charged   while it is leased: the meters that count it
+-- charged   while it is leased: the sides of meters that count it, each meter_id × 16 + side
 -- status    1 ready, 2 leased, 3 scheduled
 CREATE SEQUENCE pgqueue_message_id_seq;
 CREATE TABLE pgqueue_message (
@@ -183,7 +184,7 @@ ALTER TABLE pgqueue_lane REPLICA IDENTITY FULL;
 -- A note says what has happened, in the transaction that made it so; the next holder of the line folds it.
 -- channel_id, lane, rank, at, id   a message is ready at this key; keyed: it has an order key
 -- ended        the message, of an ordered channel or with an order key, is settled for good
--- meter_id     leases that were charged to the meter have ended: freed of them, which cost so much; spent: what
+-- meter_id, side  leases that were charged to the meter have ended: freed of them, which cost so much; spent: what
 --              messages cost beyond that; none of these: its limits have changed
 -- lazy         nothing can be served because of it that could not be served without: it may wait for some turns
 CREATE TABLE pgqueue_note (
@@ -193,6 +194,7 @@ CREATE TABLE pgqueue_note (
     keyed boolean,
     rank smallint,
     freed integer,
+    side smallint,
     channel_id bigint,
     lane bigint,
     at timestamptz,

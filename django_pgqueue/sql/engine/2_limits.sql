@@ -1,29 +1,18 @@
--- Returns what a meter has left now for a message of cost p_wants: slots, for so many messages; units, for so much cost
--- in all; when there is no room, the reason (full, cost, rate, closed, held) and until when that holds at most.
--- Locks: the row of a shared meter, SKIP LOCKED: held says that another transaction has it.
-CREATE FUNCTION pgqueue_room(
-    p_meter_id bigint, p_wants integer, p_now timestamptz,
+-- Returns what one side of a meter has left for a message of cost p_wants: slots, for so many messages; units, for so much
+-- cost in all; when there is no room, the reason (closed, full, cost, rate) and until when that holds at most.
+CREATE FUNCTION pgqueue_side_room(
+    m pgqueue_meter, l pgqueue_level, p_wants integer, p_now timestamptz,
     OUT slots integer, OUT units double precision, OUT reason text, OUT until timestamptz
 )
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    m pgqueue_meter;
-    l pgqueue_level;
+    v_tokens double precision;
 BEGIN
-    slots := 0;
     until := 'infinity';
-    SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = p_meter_id;
-    IF m.shared THEN
-        SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = p_meter_id FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            reason := 'held';
-            RETURN;
-        END IF;
-    END IF;
-    -- A statement after the lock, because its snapshot must be younger.
-    SELECT o.* INTO l FROM pgqueue_level AS o WHERE o.meter_id = p_meter_id ORDER BY o.seq DESC LIMIT 1;
-    slots := coalesce(m.max_concurrency - l.running, 1000000);
+    -- The parts of the sides add up to the limit.
+    slots := coalesce(m.max_concurrency / m.sides + CASE WHEN l.side < m.max_concurrency % m.sides THEN 1 ELSE 0 END
+        - l.running, 1000000);
     units := coalesce((m.max_cost - l.cost)::double precision, 'infinity');
     IF m.closed_until > p_now THEN
         slots := 0;
@@ -36,19 +25,19 @@ BEGIN
         slots := 0;
         reason := 'cost';
     ELSIF m.step IS NOT NULL THEN
-        l.tokens := pgqueue_tokens(m, l, p_now);
-        IF l.tokens + 1e-6 < least(p_wants, m.burst) THEN
+        v_tokens := pgqueue_tokens(m, l, p_now);
+        IF v_tokens + 1e-6 < least(p_wants, m.burst) THEN
             slots := 0;
             reason := 'rate';
-            until := p_now + (least(p_wants, m.burst) - l.tokens) * m.step;
+            until := p_now + (least(p_wants, m.burst) - v_tokens) * m.step;
         ELSE
-            units := least(units, l.tokens + 1e-6);
+            units := least(units, v_tokens + 1e-6);
         END IF;
     END IF;
 END;
 $$;
 
--- Returns the tokens in the bucket of a meter at p_now.
+-- Returns the tokens in the bucket of a meter at p_now; below 0 while it has debts.
 CREATE FUNCTION pgqueue_tokens(m pgqueue_meter, l pgqueue_level, p_now timestamptz)
 RETURNS double precision
 LANGUAGE plpgsql
@@ -60,11 +49,90 @@ BEGIN
 END;
 $$;
 
--- Charges meters with p_count messages that cost p_cost in all (or, below 0, takes the charge back) and with p_spent
--- tokens. The caller has the line of their queue, and the row of a shared meter.
-CREATE FUNCTION pgqueue_charge(
-    p_meters bigint[], p_count integer, p_cost bigint, p_spent bigint, p_now timestamptz
+-- Locks one side of each meter that has room for a message of cost p_wants.
+-- Returns sides, each meter_id × 16 + side; slots and units, the least of them; or the first meter without room, with the
+-- reason and until when. held: another transaction has the sides that may have room.
+-- Locks: levels, SKIP LOCKED.
+CREATE FUNCTION pgqueue_claim(
+    p_meters bigint[], p_wants integer, p_now timestamptz,
+    OUT sides bigint[], OUT slots integer, OUT units double precision, OUT closed bigint, OUT reason text,
+    OUT until timestamptz
 )
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    x bigint;
+    m pgqueue_meter;
+    l pgqueue_level;
+    r record;
+    v_room integer;
+    v_held boolean;
+BEGIN
+    sides := '{}';
+    slots := 1000000;
+    units := 'infinity';
+    FOREACH x IN ARRAY coalesce(p_meters, '{}') LOOP
+        SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = x;
+        CONTINUE WHEN NOT FOUND;
+        v_held := false;
+        v_room := 0;
+        FOR v_try IN 1..m.sides LOOP
+            SELECT o.* INTO l FROM pgqueue_level AS o
+            WHERE o.meter_id = x AND o.side = (pg_backend_pid() + v_try) % m.sides
+            ORDER BY o.seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                r := pgqueue_side_room(m, l, p_wants, p_now);
+                v_room := r.slots;
+                EXIT WHEN v_room > 0;
+            ELSE
+                v_held := true;
+            END IF;
+        END LOOP;
+        IF v_room <= 0 THEN
+            slots := 0;
+            closed := x;
+            reason := 'held';
+            IF NOT v_held THEN
+                reason := r.reason;
+                until := r.until;
+            END IF;
+            RETURN;
+        END IF;
+        sides := sides || x * 16 + l.side;
+        slots := least(slots, v_room);
+        units := least(units, r.units);
+    END LOOP;
+END;
+$$;
+
+-- Returns whether a meter has room for a message of cost p_wants on any side, and until when not; locks nothing.
+CREATE FUNCTION pgqueue_has_room(
+    p_meter_id bigint, p_wants integer, p_now timestamptz, OUT room boolean, OUT until timestamptz
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    m pgqueue_meter;
+    l pgqueue_level;
+    r record;
+BEGIN
+    room := false;
+    until := 'infinity';
+    SELECT o.* INTO m FROM pgqueue_meter AS o WHERE o.id = p_meter_id;
+    FOR v_side IN 0..m.sides - 1 LOOP
+        SELECT o.* INTO l FROM pgqueue_level AS o WHERE o.meter_id = p_meter_id AND o.side = v_side
+        ORDER BY o.seq DESC LIMIT 1;
+        r := pgqueue_side_room(m, l, p_wants, p_now);
+        room := r.slots > 0;
+        until := least(until, r.until);
+        EXIT WHEN room;
+    END LOOP;
+END;
+$$;
+
+-- Charges sides of meters, which the caller has locked, with p_count messages that cost p_cost in all, below 0 to take it
+-- back, and with p_spent tokens.
+CREATE FUNCTION pgqueue_charge(p_sides bigint[], p_count integer, p_cost bigint, p_spent bigint, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -75,9 +143,10 @@ BEGIN
         tokens = CASE WHEN m.step IS NOT NULL THEN pgqueue_tokens(m, l, p_now) - p_spent ELSE l.tokens END,
         filled_at = CASE WHEN m.step IS NOT NULL THEN p_now ELSE l.filled_at END
     FROM pgqueue_meter AS m
-    WHERE m.id = l.meter_id AND m.id = ANY (p_meters) AND l.ctid = ANY (ARRAY(
-        SELECT (SELECT o.ctid FROM pgqueue_level AS o WHERE o.meter_id = u ORDER BY o.seq DESC LIMIT 1)
-        FROM unnest(p_meters) AS u));
+    WHERE m.id = l.meter_id AND l.ctid = ANY (ARRAY(
+        SELECT (SELECT o.ctid FROM pgqueue_level AS o WHERE o.meter_id = u / 16 AND o.side = u % 16
+            ORDER BY o.seq DESC LIMIT 1)
+        FROM unnest(p_sides) AS u));
 END;
 $$;
 

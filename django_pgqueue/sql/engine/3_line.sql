@@ -1,4 +1,4 @@
--- Only the holder of the queue's line calls these functions.
+-- Only the holder of the queue's line calls these functions: nobody else writes a lane.
 
 -- Opens a lane, so that its messages may be served; its head stands in the line then. A channel that was empty and was
 -- not served in this pass is fresh.
@@ -105,15 +105,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    r := pgqueue_room(p_meter_id, l.wants, p_now);
-    IF r.slots > 0 THEN
+    r := pgqueue_has_room(p_meter_id, l.wants, p_now);
+    IF r.room THEN
         PERFORM pgqueue_open_lane(l.channel_id, l.lane, p_pass);
     END IF;
     UPDATE pgqueue_lane AS o SET parked_until = pgqueue_look_again(p_meter_id, r.until)
     WHERE o.ctid = (
         SELECT w.ctid FROM pgqueue_lane AS w WHERE w.meter_id = p_meter_id AND w.queue_id = p_queue_id
         ORDER BY w.seq LIMIT 1);
-    RETURN r.slots > 0;
+    RETURN r.room;
 END;
 $$;
 
@@ -142,7 +142,7 @@ BEGIN
             LIMIT 200));
     END IF;
     FOR n IN
-        SELECT g.channel_id, g.lane, g.meter_id, array_agg(g.place) AS places, min(g.rank) AS rank, min(g.at) AS at,
+        SELECT g.channel_id, g.lane, g.meter_id, g.side, array_agg(g.place) AS places, min(g.rank) AS rank, min(g.at) AS at,
             min(g.id) AS id, array_agg(g.id) AS ids, array_agg(g.ended) AS ended, bool_or(g.keyed) AS keyed,
             coalesce(sum(g.freed), 0)::integer AS freed, coalesce(sum(g.cost), 0)::bigint AS cost,
             coalesce(sum(g.spent), 0)::bigint AS spent
@@ -153,16 +153,18 @@ BEGIN
             (SELECT o.ctid, o.* FROM pgqueue_note AS o
             WHERE o.queue_id = p_queue_id AND o.lazy = p_lazy AND o.xid >= p_from ORDER BY o.xid DESC LIMIT 50)
         ) AS g
-        GROUP BY g.channel_id, g.lane, g.meter_id
-        ORDER BY g.meter_id
+        GROUP BY g.channel_id, g.lane, g.meter_id, g.side
     LOOP
         IF n.meter_id IS NOT NULL THEN
-            -- A shared meter that another queue's dequeue holds: its notes stay.
-            CONTINUE WHEN (pgqueue_room(n.meter_id, 1, p_now)).reason = 'held';
-            v_done := v_done || n.places;
             IF n.freed > 0 OR n.spent <> 0 THEN
-                PERFORM pgqueue_charge(ARRAY[n.meter_id], -n.freed, -n.cost, n.spent, p_now);
+                -- The notes of a side that another call charges at this moment stay.
+                PERFORM FROM pgqueue_level AS o WHERE o.meter_id = n.meter_id AND o.side = coalesce(n.side, 0)
+                ORDER BY o.seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+                PERFORM pgqueue_charge(
+                    ARRAY[n.meter_id * 16 + coalesce(n.side, 0)], -n.freed, -n.cost, n.spent, p_now);
             END IF;
+            v_done := v_done || n.places;
             PERFORM pgqueue_wake(p_queue_id, n.meter_id, p_pass, p_now);
             IF n.freed > 0 THEN
                 INSERT INTO pgqueue_note (queue_id, meter_id)

@@ -28,13 +28,13 @@ DECLARE
     v_served bigint;
     v_over boolean;
     v_locked boolean := false;
-    v_count bigint;
 BEGIN
     SELECT y.id, y.line, y.pass, y.meter_id IS NULL AND y.fairness = 'turns' AS plain, f.note_xid, f.late_xids,
         f.urgent, f.due, f.at, f.pass_at, n.stands, n.served, n.pass AS pass_of, n.seq, n.channel_id, n.floor_rank, n.floor_at,
         n.floor_id, c.name, c.context,
         least(CASE WHEN n.pass = 2 THEN 1 ELSE greatest(f.pass_at % 1024, 1) END * c.weight, 1000) AS size,
-        n.sides = 0 AND NOT n.keyed AND n.parked_for IS NULL AND c.meter_id IS NULL AND NOT c.ordered AS lone
+        n.sides = 0 AND NOT n.keyed AND n.parked_for IS NULL AND c.meter_id IS NULL AND NOT c.ordered AS lone,
+        y.fairness = 'turns' AND pgqueue_is_open(n.sides, n.parked_for, n.keyed, c.ordered) AS open
     INTO q
     FROM pgqueue_queue AS y
     CROSS JOIN LATERAL (
@@ -123,23 +123,35 @@ BEGIN
             END IF;
         END IF;
     END IF;
+    -- A lane that is open needs no line; by chance, its floor is raised and notes are folded.
+    IF p_limit = 1 AND NOT v_locked AND q.open AND q.stands = 1 AND NOT q.urgent AND NOT q.due AND random() > 0.0625 THEN
+        RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, false, false);
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     IF NOT v_locked THEN
         PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
         v_locked := FOUND;
     END IF;
-    IF v_locked THEN
-        RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, true);
-        RETURN;
+    IF NOT v_locked AND q.open THEN
+        RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, false, false);
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
-    -- Another call looks after the line. What has no limits needs nobody's leave; what has them is worth a short wait.
-    IF q.lone AND q.plain THEN
-        RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, false);
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-    END IF;
-    IF v_count IS NULL OR v_count = 0 THEN
-        RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, pgqueue_await_line(q.id));
-    END IF;
+    v_locked := v_locked OR pgqueue_await_line(q.id);
+    RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, v_locked, NOT v_locked);
 END;
+$$;
+
+-- Returns whether the messages of a head may be served without the line: those of one lane, in any order of settlement.
+CREATE FUNCTION pgqueue_is_open(p_sides integer, p_parked_for text, p_keyed boolean, p_ordered boolean)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+SELECT NOT p_keyed AND NOT p_ordered AND (p_sides = 0 AND p_parked_for IS NULL OR p_sides = 1 AND p_parked_for = 'empty');
 $$;
 
 -- Leases the message of the only note of a queue whose line is empty, if its channel has no limits: it needs no lane.
@@ -232,11 +244,14 @@ END;
 $$;
 
 -- Takes and leases up to p_limit messages of a queue: lane after lane, fresh ones first, each for its turn.
--- p_locked: the caller has the line. Without it, no lane is written, and only channels without limits are served.
+-- p_locked: the caller has the line. Without it, no lane is written, and only open lanes are served. The first other one
+-- ends the call, so that it keeps its turn; with p_skips it is passed.
 -- The cursor stays at a lane until it has had its turn, whatever the sizes of calls: a turn is `times` its weight, and
 -- `times` holds for a pass, so that calls for many visit few lanes. A pass goes from the first lane to the last one of
 -- its start; lanes that come to the tail meanwhile wait for the next.
-CREATE FUNCTION pgqueue_serve(p_queue_id integer, p_limit integer, p_lease interval, p_worker text, p_locked boolean)
+CREATE FUNCTION pgqueue_serve(
+    p_queue_id integer, p_limit integer, p_lease interval, p_worker text, p_locked boolean, p_skips boolean
+)
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
@@ -282,15 +297,20 @@ BEGIN
         PERFORM pgqueue_fold(q.id, false, q.note_xid, q.late_xids, v_pass, v_now);
         PERFORM pgqueue_fold_due(q.id, q.due_from, v_pass, v_now);
     END IF;
-    IF q.meter_id IS NOT NULL OR q.fairness = 'share' THEN
+    IF q.fairness = 'share' THEN
         IF NOT p_locked THEN
             RETURN;
         END IF;
-        -- A share, and a queue that is full, need the counters of now.
-        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+        -- A share needs the levels of now.
         v_folded := true;
-        r := pgqueue_room(q.meter_id, 1, v_now);
-        v_left := least(v_left, r.slots);
+        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+    END IF;
+    IF q.meter_id IS NOT NULL AND NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room THEN
+        v_folded := true;
+        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now) WHERE p_locked;
+        IF NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room THEN
+            RETURN;
+        END IF;
     END IF;
     IF q.fairness = 'share' THEN
         RETURN QUERY SELECT * FROM pgqueue_serve_by_share(
@@ -426,24 +446,23 @@ BEGIN
         v_alone := false;
         SELECT greatest(least(v_times * c.weight, 1000) - CASE WHEN h.stands = 1 THEN v_served ELSE h.served END, 1) INTO v_size
         FROM pgqueue_channel AS c WHERE c.id = h.channel_id;
-        IF p_locked THEN
-            v_turn := pgqueue_take_turn(h.channel_id, h.seq, least(v_left, v_size), q.meter_id, v_pass, v_now, v_folded);
-            IF v_turn.full AND NOT v_folded THEN
-                -- What has ended meanwhile may have made room.
-                v_folded := true;
-                PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
-            END IF;
-        ELSE
-            -- What has limits is for the holder of the line, and keeps its turn.
-            v_turn := pgqueue_take_plain(h.channel_id, h.seq, least(v_left, v_size), v_now);
+        v_turn := pgqueue_take_turn(
+            h.channel_id, h.seq, least(v_left, v_size), q.meter_id, v_pass, v_now, p_locked, v_folded);
+        IF NOT p_locked THEN
+            EXIT WHEN v_turn.full AND NOT p_skips;
             v_skipped := v_skipped OR v_turn.full;
-            EXIT WHEN v_turn.full AND v_left < p_limit;
+        ELSIF v_turn.full AND NOT v_folded THEN
+            -- What has ended meanwhile may have made room.
+            v_folded := true;
+            PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+        ELSIF v_turn.full AND q.meter_id IS NOT NULL THEN
+            EXIT WHEN NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room;
         END IF;
         v_ids := v_turn.ids;
         v_count := coalesce(cardinality(v_ids), 0);
         v_left := v_left - v_count;
         IF v_count > 0 THEN
-            RETURN QUERY SELECT * FROM pgqueue_lease(v_ids, v_turn.meters, v_now, p_lease, p_worker);
+            RETURN QUERY SELECT * FROM pgqueue_lease(v_ids, v_turn.sides, v_now, p_lease, p_worker);
             IF h.stands = 1 THEN
                 v_served := v_served + v_count;
             END IF;
@@ -461,7 +480,7 @@ BEGIN
     IF v_seq * 1024 + v_served <> v_old AND NOT v_skipped THEN
         PERFORM setval(q.line, v_seq * 1024 + v_served);
     END IF;
-    IF NOT p_locked AND v_left = p_limit THEN
+    IF p_skips AND v_left = p_limit THEN
         -- The notes stay for the holder of the line; their messages need not wait for it.
         RETURN QUERY SELECT * FROM pgqueue_lease(
             pgqueue_take_noted(q.id, q.note_xid, p_limit), NULL, v_now, p_lease, p_worker);
@@ -474,12 +493,13 @@ $$;
 
 -- Takes up to p_quota messages of the channel whose head stands at p_seq: of its own lane, or of the open lane beside it
 -- that has the most urgent message. Parks a lane that has none, or none that may go, with the reason.
--- Returns ids: locked; meters: what they are charged to; again: nothing was taken, but there may be more to look at;
--- full: a meter had no room.
+-- Without the line (p_locked), it parks nothing.
+-- Returns ids: locked; sides: of the meters that they are charged to; again: nothing was taken, but there may be more to
+-- look at; full: a meter had no room, or without the line, the lane is not open.
 CREATE FUNCTION pgqueue_take_turn(
     p_channel_id bigint, p_seq bigint, p_quota integer, p_queue_meter bigint, p_pass bigint, p_now timestamptz,
-    p_folded boolean,
-    OUT ids bigint[], OUT meters bigint[], OUT again boolean, OUT "full" boolean
+    p_locked boolean, p_folded boolean,
+    OUT ids bigint[], OUT sides bigint[], OUT again boolean, OUT "full" boolean
 )
 LANGUAGE plpgsql
 AS $$
@@ -491,18 +511,20 @@ DECLARE
     m record;
     r record;
     x bigint;
+    meters bigint[];
+    v_closed bigint;
     v_cost bigint;
     v_most integer := p_quota;
-    v_units double precision := 'infinity';
-    v_closed bigint;
-    v_reason text;
-    v_until timestamptz;
 BEGIN
     ids := '{}';
     again := false;
     "full" := false;
     SELECT o.* INTO h FROM pgqueue_lane AS o WHERE o.channel_id = p_channel_id AND o.lane = 0 AND o.seq = p_seq;
     SELECT o.ordered, o.meter_id INTO c FROM pgqueue_channel AS o WHERE o.id = p_channel_id;
+    IF NOT p_locked AND pgqueue_is_open(h.sides, h.parked_for, h.keyed, c.ordered) IS NOT TRUE THEN
+        "full" := h.seq IS NOT NULL;
+        RETURN;
+    END IF;
     l := h;
     IF h.sides > 0 THEN
         SELECT o.* INTO s FROM pgqueue_lane AS o WHERE o.channel_id = p_channel_id AND o.stands = 3
@@ -510,6 +532,10 @@ BEGIN
         IF h.parked_for IS NOT NULL
             OR (s.floor_rank, s.floor_at, s.floor_id) < (h.floor_rank, h.floor_at, h.floor_id) THEN
             l := s;
+        END IF;
+        IF NOT p_locked AND l.order_key IS NOT NULL THEN
+            "full" := true;
+            RETURN;
         END IF;
     END IF;
 
@@ -535,8 +561,13 @@ BEGIN
     IF c.meter_id IS NOT NULL THEN
         meters := array_append(meters, c.meter_id);
     END IF;
+    IF p_queue_meter IS NOT NULL THEN
+        meters := array_append(meters, p_queue_meter);
+    END IF;
 
-    IF m.id IS NULL THEN
+    IF m.id IS NULL AND NOT p_locked THEN
+        RETURN;
+    ELSIF m.id IS NULL THEN
         -- A look without locks decides: a message that another transaction holds keeps the lane open.
         IF l.current_id IS NOT NULL THEN
             again := true;
@@ -570,22 +601,15 @@ BEGIN
         END IF;
         RETURN;
     ELSE
-        FOREACH x IN ARRAY coalesce(meters, '{}') LOOP
-            r := pgqueue_room(x, coalesce(m.cost, 1), p_now);
-            v_most := least(v_most, r.slots);
-            v_units := least(v_units, r.units);
-            IF r.slots <= 0 THEN
-                v_closed := x;
-                v_reason := r.reason;
-                v_until := r.until;
-                EXIT;
-            END IF;
-        END LOOP;
+        r := pgqueue_claim(meters, coalesce(m.cost, 1), p_now);
+        sides := nullif(r.sides, '{}');
+        v_most := least(v_most, r.slots);
+        v_closed := r.closed;
         IF v_closed IS NOT NULL THEN
-            "full" := v_reason <> 'held';
-            again := "full";
-            IF p_folded AND "full" THEN
-                PERFORM pgqueue_park_lane(l, v_reason, v_closed, coalesce(m.cost, 1), v_until, l.current_id);
+            "full" := r.reason <> 'held';
+            again := "full" AND p_locked;
+            IF p_folded AND "full" AND p_locked AND v_closed IS DISTINCT FROM p_queue_meter THEN
+                PERFORM pgqueue_park_lane(l, r.reason, v_closed, coalesce(m.cost, 1), r.until, l.current_id);
             END IF;
         ELSIF c.ordered OR l.order_key IS NOT NULL OR l.keyed OR v_most = 1 THEN
             ids := ARRAY[m.id];
@@ -601,16 +625,16 @@ BEGIN
                     ORDER BY -i.priority, i.dequeue_at, i.id LIMIT v_most FOR UPDATE SKIP LOCKED
                 ) AS n
             ) AS o
-            WHERE o.total <= v_units OR o.id = m.id;
+            WHERE o.total <= r.units OR o.id = m.id;
         END IF;
     END IF;
 
     IF ids <> '{}' THEN
-        IF p_queue_meter IS NOT NULL THEN
-            meters := array_append(meters, p_queue_meter);
+        IF sides IS NOT NULL THEN
+            PERFORM pgqueue_charge(sides, cardinality(ids), v_cost, v_cost, p_now);
         END IF;
-        IF meters IS NOT NULL THEN
-            PERFORM pgqueue_charge(meters, cardinality(ids), v_cost, v_cost, p_now);
+        IF NOT p_locked THEN
+            RETURN;
         END IF;
         IF c.ordered THEN
             PERFORM pgqueue_park_lane(l, 'order', NULL, NULL, 'infinity', ids[1]);
@@ -623,35 +647,10 @@ BEGIN
     END IF;
     -- Whoever takes no place, or leaves some, wakes the next that waits for it.
     FOREACH x IN ARRAY coalesce(array_remove(meters, p_queue_meter), '{}') LOOP
-        CONTINUE WHEN x = v_closed OR NOT p_folded AND "full";
+        CONTINUE WHEN x = v_closed OR NOT p_folded AND "full" OR NOT p_locked;
         PERFORM pgqueue_wake(l.queue_id, x, p_pass, p_now)
         WHERE EXISTS (SELECT FROM pgqueue_lane AS w WHERE w.meter_id = x AND w.queue_id = l.queue_id);
     END LOOP;
-END;
-$$;
-
--- Takes up to p_quota messages of a channel without limits, for a caller that does not have the line.
--- Returns as pgqueue_take_turn; full: the channel is one for the holder of the line.
-CREATE FUNCTION pgqueue_take_plain(
-    p_channel_id bigint, p_seq bigint, p_quota integer, p_now timestamptz,
-    OUT ids bigint[], OUT meters bigint[], OUT again boolean, OUT "full" boolean
-)
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    l record;
-BEGIN
-    again := false;
-    SELECT w.floor_rank, w.floor_at, w.floor_id INTO l
-    FROM pgqueue_lane AS w JOIN pgqueue_channel AS c ON c.id = w.channel_id
-    WHERE w.channel_id = p_channel_id AND w.lane = 0 AND w.seq = p_seq AND w.sides = 0 AND NOT w.keyed
-        AND w.parked_for IS NULL AND c.meter_id IS NULL AND NOT c.ordered;
-    "full" := NOT FOUND;
-    ids := CASE WHEN FOUND THEN ARRAY(
-        SELECT m.id FROM pgqueue_live AS m
-        WHERE m.channel_id = p_channel_id AND m.lane = 0 AND m.status = 1 AND m.order_key IS NULL
-            AND (-m.priority, m.dequeue_at, m.id) >= (l.floor_rank, l.floor_at, l.floor_id)
-        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT p_quota FOR UPDATE SKIP LOCKED) ELSE '{}' END;
 END;
 $$;
 
@@ -767,8 +766,7 @@ DECLARE
 BEGIN
     FOR v_round IN 1..1000 + p_left LOOP
         EXIT WHEN p_left <= 0;
-        SELECT l.running + p_left INTO v_slots FROM pgqueue_level AS l WHERE l.meter_id = p_meter_id
-        ORDER BY l.seq DESC LIMIT 1;
+        SELECT sum(l.running) + p_left INTO v_slots FROM pgqueue_level AS l WHERE l.meter_id = p_meter_id;
         -- A channel that stands behind so many others, each with a lease less than it may have, cannot be next.
         SELECT w.channel_id, w.seq INTO h
         FROM (
@@ -778,15 +776,15 @@ BEGIN
             ORDER BY o.seq LIMIT least(greatest(v_slots, 16), 256)
         ) AS w
         CROSS JOIN LATERAL (
-            SELECT l.running FROM pgqueue_level AS l WHERE l.meter_id = w.meter_id ORDER BY l.seq DESC LIMIT 1
+            SELECT sum(l.running) AS running FROM pgqueue_level AS l WHERE l.meter_id = w.meter_id
         ) AS y
         WHERE p_max_share IS NULL OR y.running < greatest(1, floor(p_max_share * v_slots))
-        ORDER BY (y.running + 1)::double precision / w.weight, w.seq LIMIT 1;
+        ORDER BY (y.running + 1) / w.weight::double precision, w.seq LIMIT 1;
         EXIT WHEN NOT FOUND;
-        v_turn := pgqueue_take_turn(h.channel_id, h.seq, 1, p_meter_id, 0, p_now, true);
+        v_turn := pgqueue_take_turn(h.channel_id, h.seq, 1, p_meter_id, 0, p_now, true, true);
         IF v_turn.ids <> '{}' THEN
             p_left := p_left - 1;
-            RETURN QUERY SELECT * FROM pgqueue_lease(v_turn.ids, v_turn.meters, p_now, p_lease, p_worker);
+            RETURN QUERY SELECT * FROM pgqueue_lease(v_turn.ids, v_turn.sides, p_now, p_lease, p_worker);
             PERFORM pgqueue_touch_lane(h.channel_id, true, 0);
         ELSIF NOT v_turn.again THEN
             v_passed := v_passed || h.channel_id;

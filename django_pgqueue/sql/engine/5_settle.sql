@@ -9,9 +9,9 @@ DECLARE
 BEGIN
     SELECT o.queue_id, o.ordered INTO c FROM pgqueue_channel AS o WHERE o.id = m.channel_id;
     IF p_charged IS NOT NULL THEN
-        INSERT INTO pgqueue_note (queue_id, meter_id, freed, cost, lazy)
-        SELECT c.queue_id, u, 1, coalesce(m.cost, 1), NOT EXISTS (
-            SELECT FROM pgqueue_lane AS w WHERE w.meter_id = u LIMIT 1)
+        INSERT INTO pgqueue_note (queue_id, meter_id, side, freed, cost, lazy)
+        SELECT c.queue_id, u / 16, u % 16, 1, coalesce(m.cost, 1), NOT EXISTS (
+            SELECT FROM pgqueue_lane AS w WHERE w.meter_id = u / 16 LIMIT 1)
         FROM unnest(p_charged) AS u;
     END IF;
     IF p_good AND c.ordered THEN

@@ -92,9 +92,15 @@ CREATE FUNCTION pgqueue_meter_make(
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    INSERT INTO pgqueue_meter AS m (name, shared, max_concurrency, max_cost, step, burst)
-    VALUES (p_name, p_shared, p_max, p_max_cost, p_step, p_burst) RETURNING m.id INTO id;
-    INSERT INTO pgqueue_level (meter_id, tokens, filled_at) VALUES (id, p_burst, clock_timestamp());
+    -- What is counted by its cost, or flows by a rate, has one side: a message could not get its cost from several.
+    INSERT INTO pgqueue_meter AS m (name, shared, sides, max_concurrency, max_cost, step, burst)
+    VALUES (p_name, p_shared,
+        CASE WHEN p_max_cost IS NULL AND p_step IS NULL THEN coalesce(least(p_max, 8), 1) ELSE 1 END, p_max,
+        p_max_cost, p_step, p_burst)
+    RETURNING m.id INTO id;
+    INSERT INTO pgqueue_level (meter_id, side, tokens, filled_at)
+    SELECT m.id, s, p_burst, clock_timestamp()
+    FROM pgqueue_meter AS m, generate_series(0, 15) AS s WHERE m.id = pgqueue_meter_make.id AND s < m.sides;
 END;
 $$;
 

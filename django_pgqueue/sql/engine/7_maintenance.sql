@@ -134,32 +134,32 @@ DECLARE
 BEGIN
     FOR v_wrong IN
         WITH charged AS (
-            SELECT n.meter_id, sum(n.running)::integer AS running, sum(n.cost)::bigint AS cost
+            SELECT n.side, sum(n.running)::integer AS running, sum(n.cost)::bigint AS cost
             FROM (
-                SELECT u AS meter_id, 1 AS running, coalesce(m.cost, 1) AS cost
+                SELECT u AS side, 1 AS running, coalesce(m.cost, 1) AS cost
                 FROM pgqueue_live AS m CROSS JOIN unnest(m.charged) AS u WHERE m.lease_expires_at IS NOT NULL
                 UNION ALL
-                SELECT n.meter_id, n.freed, n.cost FROM pgqueue_note AS n WHERE n.freed IS NOT NULL
+                SELECT n.meter_id * 16 + n.side, n.freed, n.cost FROM pgqueue_note AS n WHERE n.freed IS NOT NULL
             ) AS n
-            GROUP BY n.meter_id
+            GROUP BY n.side
         )
-        SELECT m.id, coalesce(c.running, 0) AS running, coalesce(c.cost, 0) AS cost, l.ctid AS place
+        SELECT m.id, l.side, coalesce(c.running, 0) AS running, coalesce(c.cost, 0) AS cost, l.seq
         FROM pgqueue_meter AS m
-        CROSS JOIN LATERAL (
-            SELECT o.ctid, o.running, o.cost FROM pgqueue_level AS o WHERE o.meter_id = m.id ORDER BY o.seq DESC LIMIT 1
-        ) AS l
-        LEFT JOIN charged AS c ON c.meter_id = m.id
+        JOIN pgqueue_level AS l ON l.meter_id = m.id
+        LEFT JOIN charged AS c ON c.side = m.id * 16 + l.side
         WHERE (l.running, l.cost) <> (coalesce(c.running, 0), coalesce(c.cost, 0))
             AND (m.shared OR m.id IN (
                 SELECT q.meter_id FROM pgqueue_queue AS q WHERE q.id = p_queue_id
                 UNION ALL
                 SELECT h.meter_id FROM pgqueue_channel AS h WHERE h.queue_id = p_queue_id))
     LOOP
-        -- The row of a shared meter first: another queue may charge it at this moment.
-        CONTINUE WHEN (pgqueue_room(v_wrong.id, 1, clock_timestamp())).reason = 'held';
+        -- A level that has been written since is looked at the next time.
         UPDATE pgqueue_level AS l
         SET running = v_wrong.running, cost = v_wrong.cost, seq = nextval('pgqueue_level_seq')
-        WHERE l.ctid = v_wrong.place AND l.meter_id = v_wrong.id;
+        WHERE l.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM pgqueue_level AS o
+            WHERE o.meter_id = v_wrong.id AND o.side = v_wrong.side AND o.seq = v_wrong.seq FOR UPDATE SKIP LOCKED));
+        CONTINUE WHEN NOT FOUND;
         v_count := v_count + 1;
         INSERT INTO pgqueue_note (queue_id, meter_id) VALUES (p_queue_id, v_wrong.id);
     END LOOP;
