@@ -47,11 +47,9 @@ CREATE TABLE pgqueue_queue (
     line regclass,
     pass regclass
 );
--- Whoever locks the row of a queue looks after its line: folds notes, opens and parks lanes. Everybody else tries the
--- lock, and takes messages of open lanes meanwhile.
-CREATE TABLE pgqueue_line (
-    queue_id integer PRIMARY KEY
-) WITH (fillfactor = 10);
+-- The line of a queue is looked after by whoever has the advisory lock (7210, id of the queue): it folds notes, opens and
+-- parks lanes. Everybody else tries the lock, and takes messages of open lanes meanwhile. A call that finds nothing writes
+-- nothing, so that it has no commit to wait for while it has the lock.
 CREATE TABLE pgqueue_channel (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     queue_id integer NOT NULL,

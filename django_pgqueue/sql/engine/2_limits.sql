@@ -79,14 +79,18 @@ BEGIN
         FOR v_try IN 1..m.sides LOOP
             SELECT o.* INTO l FROM pgqueue_level AS o
             WHERE o.meter_id = x AND o.side = (pg_backend_pid() + v_try) % m.sides
+            ORDER BY o.seq DESC LIMIT 1;
+            r := pgqueue_side_room(m, l, p_wants, p_now);
+            CONTINUE WHEN r.slots <= 0;
+            -- A look without room locks and writes nothing.
+            SELECT o.* INTO l FROM pgqueue_level AS o
+            WHERE o.meter_id = x AND o.side = (pg_backend_pid() + v_try) % m.sides
             ORDER BY o.seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED;
-            IF FOUND THEN
-                r := pgqueue_side_room(m, l, p_wants, p_now);
-                v_room := r.slots;
-                EXIT WHEN v_room > 0;
-            ELSE
-                v_held := true;
-            END IF;
+            v_held := v_held OR NOT FOUND;
+            CONTINUE WHEN NOT FOUND;
+            r := pgqueue_side_room(m, l, p_wants, p_now);
+            v_room := r.slots;
+            EXIT WHEN v_room > 0;
         END LOOP;
         IF v_room <= 0 THEN
             slots := 0;

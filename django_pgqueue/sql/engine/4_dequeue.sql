@@ -3,7 +3,7 @@
 --   wait for the disk, so that the line is held for an instant only.
 -- One message of a channel without limits, the most frequent case by far, is taken here without any lock but its own.
 -- Returns the messages in the order of service.
--- Locks: the line of the queue, tried and then awaited for 10 ms; shared meters and messages, SKIP LOCKED.
+-- Locks: the line of the queue, tried and then awaited for 10 ms; levels and messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_dequeue(
     p_queue text DEFAULT 'default',
     p_limit integer DEFAULT 1,
@@ -75,9 +75,8 @@ BEGIN
         END IF;
     ELSIF p_limit = 1 AND q.plain AND q.urgent AND q.seq IS NULL THEN
         -- A lone message does not stand in the line.
-        PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
-            v_locked := true;
+        v_locked := pg_try_advisory_xact_lock(7210, q.id);
+        IF v_locked THEN
             RETURN QUERY SELECT * FROM pgqueue_receive(q.id, q.note_xid, q.late_xids, p_lease, p_worker, v_now);
             IF FOUND THEN
                 RETURN;
@@ -85,8 +84,7 @@ BEGIN
         END IF;
     ELSIF p_limit = 1 AND q.plain AND q.lone AND NOT q.urgent AND NOT q.due THEN
         IF q.stands = 2 THEN
-            PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-            v_locked := FOUND;
+            v_locked := pg_try_advisory_xact_lock(7210, q.id);
         ELSE
             -- The cursor moves before the lease: the next consumer looks behind this lane.
             IF q.pass_of = 2 THEN
@@ -113,8 +111,7 @@ BEGIN
                 IF q.stands = 2 THEN
                     PERFORM pgqueue_touch_lane(q.channel_id, q.served + 1 >= q.size, 1);
                 ELSIF random() < 0.0625 THEN
-                    PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-                    IF FOUND THEN
+                    IF pg_try_advisory_xact_lock(7210, q.id) THEN
                         PERFORM pgqueue_touch_lane(q.channel_id, v_over, 0);
                         PERFORM pgqueue_fold(q.id, true, q.note_xid, q.late_xids, q.pass_at / 1024, v_now);
                     END IF;
@@ -131,8 +128,7 @@ BEGIN
         END IF;
     END IF;
     IF NOT v_locked THEN
-        PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-        v_locked := FOUND;
+        v_locked := pg_try_advisory_xact_lock(7210, q.id);
     END IF;
     IF NOT v_locked AND q.open THEN
         RETURN QUERY SELECT * FROM pgqueue_serve(q.id, p_limit, p_lease, p_worker, false, false);
@@ -199,7 +195,7 @@ DECLARE
     v_timeout text := current_setting('lock_timeout');
 BEGIN
     PERFORM set_config('lock_timeout', '10ms', true);
-    PERFORM FROM pgqueue_line AS l WHERE l.queue_id = p_queue_id FOR UPDATE;
+    PERFORM pg_advisory_xact_lock(7210, p_queue_id);
     PERFORM set_config('lock_timeout', v_timeout, true);
     RETURN true;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN

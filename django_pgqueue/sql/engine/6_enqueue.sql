@@ -104,7 +104,7 @@ BEGIN
 END;
 $$;
 
--- Makes a queue, with its sequences and its line.
+-- Makes a queue, with its sequences.
 CREATE FUNCTION pgqueue_queue_make(
     p_name text, p_fairness text DEFAULT 'turns', p_max integer DEFAULT NULL, OUT id integer
 )
@@ -119,7 +119,6 @@ BEGIN
         meter_id = CASE WHEN p_max IS NOT NULL OR p_fairness = 'share'
             THEN pgqueue_meter_make('queue ' || p_name, false, p_max) END
     WHERE q.id = pgqueue_queue_make.id;
-    INSERT INTO pgqueue_line (queue_id) VALUES (id);
     INSERT INTO pgqueue_floor (queue_id, id, ticked_at, note_xid, late_xids, lane_seq, due_from, next_xid, next_seq)
     VALUES (pgqueue_queue_make.id, 1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);
 END;

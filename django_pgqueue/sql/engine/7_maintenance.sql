@@ -49,6 +49,7 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_next bigint;
     v_bound xid8;
+    v_locked boolean;
 BEGIN
     IF pg_current_xact_id_if_assigned() IS NOT NULL OR NOT pg_try_advisory_xact_lock(7205, 1) THEN
         RETURN;
@@ -58,10 +59,9 @@ BEGIN
     PERFORM pgqueue_bring_back(NULL, v_now, 1000);
     FOR q IN SELECT o.* FROM pgqueue_queue AS o ORDER BY o.id LOOP
         -- With the line, no transaction can still commit a lane that it has placed below the new floor.
-        PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-        f := pgqueue_raise_floor_of(q.id, FOUND, v_bound, v_next, v_now);
-        PERFORM FROM pgqueue_line AS l WHERE l.queue_id = q.id FOR UPDATE SKIP LOCKED;
-        CONTINUE WHEN NOT FOUND;
+        v_locked := pg_try_advisory_xact_lock(7210, q.id);
+        f := pgqueue_raise_floor_of(q.id, v_locked, v_bound, v_next, v_now);
+        CONTINUE WHEN NOT v_locked;
         PERFORM pgqueue_fold(q.id, z, f.note_xid, f.late_xids, coalesce(pg_sequence_last_value(q.pass), 0) / 1024, v_now)
         FROM unnest(ARRAY[false, true]) AS z;
     END LOOP;
