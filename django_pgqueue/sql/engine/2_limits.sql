@@ -51,10 +51,11 @@ $$;
 
 -- Locks one side of each meter that has room for a message of cost p_wants.
 -- Returns sides, each meter_id × 16 + side; slots and units, the least of them; or the first meter without room, with the
--- reason and until when. held: another transaction has the sides that may have room.
+-- reason and until when. held: another transaction has the sides that may have room; a patient call looks again five
+-- times, a millisecond apart, because most commit by then.
 -- Locks: levels, SKIP LOCKED.
 CREATE FUNCTION pgqueue_claim(
-    p_meters bigint[], p_wants integer, p_now timestamptz,
+    p_meters bigint[], p_wants integer, p_patient boolean, p_now timestamptz,
     OUT sides bigint[], OUT slots integer, OUT units double precision, OUT closed bigint, OUT reason text,
     OUT until timestamptz
 )
@@ -76,7 +77,8 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         v_held := false;
         v_room := 0;
-        FOR v_try IN 1..m.sides LOOP
+        FOR v_try IN 1..m.sides * CASE WHEN p_patient THEN 6 ELSE 1 END LOOP
+            PERFORM pg_sleep(0.001) WHERE v_held AND v_try % m.sides = 0;
             SELECT o.* INTO l FROM pgqueue_level AS o
             WHERE o.meter_id = x AND o.side = (pg_backend_pid() + v_try) % m.sides
             ORDER BY o.seq DESC LIMIT 1;

@@ -2,24 +2,27 @@
 
 -- Opens a lane, so that its messages may be served; its head stands in the line then. A channel that was empty and was
 -- not served in this pass is fresh.
-CREATE FUNCTION pgqueue_open_lane(p_channel_id bigint, p_lane bigint, p_pass bigint)
+CREATE FUNCTION pgqueue_open_lane(p_channel_id bigint, p_lane bigint)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     l pgqueue_lane;
     h pgqueue_lane;
+    v_pass bigint;
 BEGIN
     SELECT o.* INTO l FROM pgqueue_lane AS o WHERE o.channel_id = p_channel_id AND o.lane = p_lane
     ORDER BY o.seq DESC LIMIT 1;
     IF l.parked_for IS NULL THEN
         RETURN;
     END IF;
+    SELECT coalesce(pg_sequence_last_value(q.pass), 0) / 1024 INTO v_pass FROM pgqueue_queue AS q
+    WHERE q.id = l.queue_id;
     UPDATE pgqueue_lane AS o
     SET parked_for = NULL, meter_id = NULL, wants = NULL, parked_until = NULL, served = 0,
         seq = CASE WHEN l.stands IS NULL THEN nextval('pgqueue_lane_seq') ELSE o.seq END,
         stands = CASE WHEN l.stands IS NOT NULL THEN l.stands WHEN p_lane <> 0 THEN 3
-            WHEN l.parked_for = 'empty' AND l.seq <= p_pass THEN 2 ELSE 1 END
+            WHEN l.parked_for = 'empty' AND l.seq <= v_pass THEN 2 ELSE 1 END
     WHERE o.channel_id = p_channel_id AND o.lane = p_lane AND o.seq = l.seq;
     IF p_lane = 0 THEN
         RETURN;
@@ -33,7 +36,7 @@ BEGIN
         UPDATE pgqueue_lane AS o
         SET sides = o.sides + 1, seq = CASE WHEN h.stands IS NULL THEN nextval('pgqueue_lane_seq') ELSE o.seq END,
             stands = CASE WHEN h.stands IS NOT NULL THEN h.stands
-                WHEN h.parked_for = 'empty' AND l.parked_for = 'empty' AND h.seq <= p_pass THEN 2 ELSE 1 END
+                WHEN h.parked_for = 'empty' AND l.parked_for = 'empty' AND h.seq <= v_pass THEN 2 ELSE 1 END
         WHERE o.channel_id = p_channel_id AND o.lane = 0 AND o.seq = h.seq;
     END IF;
 END;
@@ -92,7 +95,7 @@ $$;
 
 -- Opens the first lane of the queue that waits for a meter, if the meter has room for it; the next one carries the time.
 -- Returns whether it has opened one.
-CREATE FUNCTION pgqueue_wake(p_queue_id integer, p_meter_id bigint, p_pass bigint, p_now timestamptz)
+CREATE FUNCTION pgqueue_wake(p_queue_id integer, p_meter_id bigint, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -107,7 +110,7 @@ BEGIN
     END IF;
     r := pgqueue_has_room(p_meter_id, l.wants, p_now);
     IF r.room THEN
-        PERFORM pgqueue_open_lane(l.channel_id, l.lane, p_pass);
+        PERFORM pgqueue_open_lane(l.channel_id, l.lane);
     END IF;
     UPDATE pgqueue_lane AS o SET parked_until = pgqueue_look_again(p_meter_id, r.until)
     WHERE o.ctid = (
@@ -120,7 +123,7 @@ $$;
 -- Folds notes of a queue into its lanes and meters: those that cannot wait, or the lazy ones. A call takes 200 of the
 -- oldest, and 50 of the newest when there are more, so that a large INSERT does not keep others waiting.
 CREATE FUNCTION pgqueue_fold(
-    p_queue_id integer, p_lazy boolean, p_from xid8, p_late xid8[], p_pass bigint, p_now timestamptz
+    p_queue_id integer, p_lazy boolean, p_from xid8, p_late xid8[], p_now timestamptz
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -165,7 +168,7 @@ BEGIN
                     ARRAY[n.meter_id * 16 + coalesce(n.side, 0)], -n.freed, -n.cost, n.spent, p_now);
             END IF;
             v_done := v_done || n.places;
-            PERFORM pgqueue_wake(p_queue_id, n.meter_id, p_pass, p_now);
+            PERFORM pgqueue_wake(p_queue_id, n.meter_id, p_now);
             IF n.freed > 0 THEN
                 INSERT INTO pgqueue_note (queue_id, meter_id)
                 SELECT q.id, n.meter_id FROM pgqueue_meter AS m JOIN pgqueue_queue AS q ON q.id <> p_queue_id
@@ -187,7 +190,7 @@ BEGIN
                 n.id
             FROM pgqueue_live AS m WHERE m.channel_id = n.channel_id AND m.lane = n.lane AND m.status = 1 LIMIT 1;
             IF FOUND THEN
-                PERFORM pgqueue_open_lane(n.channel_id, n.lane, p_pass);
+                PERFORM pgqueue_open_lane(n.channel_id, n.lane);
             END IF;
             CONTINUE;
         END IF;
@@ -206,7 +209,7 @@ BEGIN
         END IF;
         IF l.parked_for = 'empty' AND n.id IS NOT NULL OR l.parked_for = 'key'
             OR l.parked_for = 'order' AND l.current_id = ANY (n.ids || n.ended) THEN
-            PERFORM pgqueue_open_lane(l.channel_id, l.lane, p_pass);
+            PERFORM pgqueue_open_lane(l.channel_id, l.lane);
         END IF;
     END LOOP;
     DELETE FROM pgqueue_note AS o WHERE o.ctid = ANY (v_done);

@@ -113,7 +113,7 @@ BEGIN
                 ELSIF random() < 0.0625 THEN
                     IF pg_try_advisory_xact_lock(7210, q.id) THEN
                         PERFORM pgqueue_touch_lane(q.channel_id, v_over, 0);
-                        PERFORM pgqueue_fold(q.id, true, q.note_xid, q.late_xids, q.pass_at / 1024, v_now);
+                        PERFORM pgqueue_fold(q.id, true, q.note_xid, q.late_xids, v_now);
                     END IF;
                 END IF;
                 RETURN;
@@ -290,8 +290,8 @@ BEGIN
     v_pass := q.pass_at / 1024;
     v_times := greatest(q.pass_at % 1024, 1);
     IF p_locked THEN
-        PERFORM pgqueue_fold(q.id, false, q.note_xid, q.late_xids, v_pass, v_now);
-        PERFORM pgqueue_fold_due(q.id, q.due_from, v_pass, v_now);
+        PERFORM pgqueue_fold(q.id, false, q.note_xid, q.late_xids, v_now);
+        PERFORM pgqueue_fold_due(q.id, q.due_from, v_now);
     END IF;
     IF q.fairness = 'share' THEN
         IF NOT p_locked THEN
@@ -299,11 +299,11 @@ BEGIN
         END IF;
         -- A share needs the levels of now.
         v_folded := true;
-        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_now);
     END IF;
     IF q.meter_id IS NOT NULL AND NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room THEN
         v_folded := true;
-        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now) WHERE p_locked;
+        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_now) WHERE p_locked;
         IF NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room THEN
             RETURN;
         END IF;
@@ -321,7 +321,7 @@ BEGIN
             EXIT WHEN v_wraps > 2;
             IF v_wraps = 2 AND p_locked AND NOT v_folded THEN
                 v_folded := true;
-                PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+                PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_now);
             END IF;
             v_seq := q.lane_seq;
             v_served := 0;
@@ -443,14 +443,15 @@ BEGIN
         SELECT greatest(least(v_times * c.weight, 1000) - CASE WHEN h.stands = 1 THEN v_served ELSE h.served END, 1) INTO v_size
         FROM pgqueue_channel AS c WHERE c.id = h.channel_id;
         v_turn := pgqueue_take_turn(
-            h.channel_id, h.seq, least(v_left, v_size), q.meter_id, v_pass, v_now, p_locked, v_folded);
+            h.channel_id, h.seq, least(v_left, v_size), q.meter_id, v_now, p_locked, v_folded,
+            NOT p_locked AND v_round = 1);
         IF NOT p_locked THEN
             EXIT WHEN v_turn.full AND NOT p_skips;
             v_skipped := v_skipped OR v_turn.full;
         ELSIF v_turn.full AND NOT v_folded THEN
             -- What has ended meanwhile may have made room.
             v_folded := true;
-            PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+            PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_now);
         ELSIF v_turn.full AND q.meter_id IS NOT NULL THEN
             EXIT WHEN NOT (pgqueue_has_room(q.meter_id, 1, v_now)).room;
         END IF;
@@ -482,19 +483,19 @@ BEGIN
             pgqueue_take_noted(q.id, q.note_xid, p_limit), NULL, v_now, p_lease, p_worker);
     END IF;
     IF p_locked AND NOT v_folded AND random() < 0.125 * p_limit THEN
-        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_pass, v_now);
+        PERFORM pgqueue_fold(q.id, true, q.note_xid, '{}', v_now);
     END IF;
 END;
 $$;
 
 -- Takes up to p_quota messages of the channel whose head stands at p_seq: of its own lane, or of the open lane beside it
 -- that has the most urgent message. Parks a lane that has none, or none that may go, with the reason.
--- Without the line (p_locked), it parks nothing.
+-- Without the line (p_locked), it parks nothing. p_patient: see pgqueue_claim.
 -- Returns ids: locked; sides: of the meters that they are charged to; again: nothing was taken, but there may be more to
 -- look at; full: a meter had no room, or without the line, the lane is not open.
 CREATE FUNCTION pgqueue_take_turn(
-    p_channel_id bigint, p_seq bigint, p_quota integer, p_queue_meter bigint, p_pass bigint, p_now timestamptz,
-    p_locked boolean, p_folded boolean,
+    p_channel_id bigint, p_seq bigint, p_quota integer, p_queue_meter bigint, p_now timestamptz, p_locked boolean,
+    p_folded boolean, p_patient boolean,
     OUT ids bigint[], OUT sides bigint[], OUT again boolean, OUT "full" boolean
 )
 LANGUAGE plpgsql
@@ -597,7 +598,7 @@ BEGIN
         END IF;
         RETURN;
     ELSE
-        r := pgqueue_claim(meters, coalesce(m.cost, 1), p_now);
+        r := pgqueue_claim(meters, coalesce(m.cost, 1), p_patient, p_now);
         sides := nullif(r.sides, '{}');
         v_most := least(v_most, r.slots);
         v_closed := r.closed;
@@ -644,7 +645,7 @@ BEGIN
     -- Whoever takes no place, or leaves some, wakes the next that waits for it.
     FOREACH x IN ARRAY coalesce(array_remove(meters, p_queue_meter), '{}') LOOP
         CONTINUE WHEN x = v_closed OR NOT p_folded AND "full" OR NOT p_locked;
-        PERFORM pgqueue_wake(l.queue_id, x, p_pass, p_now)
+        PERFORM pgqueue_wake(l.queue_id, x, p_now)
         WHERE EXISTS (SELECT FROM pgqueue_lane AS w WHERE w.meter_id = x AND w.queue_id = l.queue_id);
     END LOOP;
 END;
@@ -695,7 +696,7 @@ END;
 $$;
 
 -- Looks again at the lanes whose time has come.
-CREATE FUNCTION pgqueue_fold_due(p_queue_id integer, p_from timestamptz, p_pass bigint, p_now timestamptz)
+CREATE FUNCTION pgqueue_fold_due(p_queue_id integer, p_from timestamptz, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -709,9 +710,9 @@ BEGIN
         ORDER BY w.parked_until LIMIT 100
     LOOP
         IF l.meter_id IS NULL THEN
-            PERFORM pgqueue_open_lane(l.channel_id, l.lane, p_pass);
+            PERFORM pgqueue_open_lane(l.channel_id, l.lane);
         ELSE
-            PERFORM pgqueue_wake(p_queue_id, l.meter_id, p_pass, p_now);
+            PERFORM pgqueue_wake(p_queue_id, l.meter_id, p_now);
         END IF;
     END LOOP;
 END;
@@ -777,7 +778,7 @@ BEGIN
         WHERE p_max_share IS NULL OR y.running < greatest(1, floor(p_max_share * v_slots))
         ORDER BY (y.running + 1) / w.weight::double precision, w.seq LIMIT 1;
         EXIT WHEN NOT FOUND;
-        v_turn := pgqueue_take_turn(h.channel_id, h.seq, 1, p_meter_id, 0, p_now, true, true);
+        v_turn := pgqueue_take_turn(h.channel_id, h.seq, 1, p_meter_id, p_now, true, true, false);
         IF v_turn.ids <> '{}' THEN
             p_left := p_left - 1;
             RETURN QUERY SELECT * FROM pgqueue_lease(v_turn.ids, v_turn.sides, p_now, p_lease, p_worker);

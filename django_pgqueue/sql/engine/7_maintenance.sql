@@ -62,8 +62,7 @@ BEGIN
         v_locked := pg_try_advisory_xact_lock(7210, q.id);
         f := pgqueue_raise_floor_of(q.id, v_locked, v_bound, v_next, v_now);
         CONTINUE WHEN NOT v_locked;
-        PERFORM pgqueue_fold(q.id, z, f.note_xid, f.late_xids, coalesce(pg_sequence_last_value(q.pass), 0) / 1024, v_now)
-        FROM unnest(ARRAY[false, true]) AS z;
+        PERFORM pgqueue_fold(q.id, z, f.note_xid, f.late_xids, v_now) FROM unnest(ARRAY[false, true]) AS z;
     END LOOP;
 END;
 $$;
