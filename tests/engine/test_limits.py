@@ -245,3 +245,14 @@ def test_debts_are_paid_before_anything_goes_on(engine: Engine, burst: int) -> N
     engine.enqueue("one", limits=[limit])
     assert len(engine.dequeue(5)) == 1
     assert engine.dequeue(5) == []
+
+
+def test_a_call_that_has_read_the_clock_earlier_does_not_fill_the_bucket_twice(engine: Engine) -> None:
+    limit = engine.limit("tokens", every="1 second", burst=10)
+    side = limit * 16
+    engine.session.execute("UPDATE pgqueue_level SET tokens = 5, filled_at = '2026-01-01 12:00:00'")
+    for second in (4, 1):
+        charge = "SELECT pgqueue_charge(ARRAY[%s], 1, 1, 1, '2026-01-01 12:00:00'::timestamptz + %s * interval '1 s')"
+        engine.session.execute(charge, (side, second))
+    at_five = "SELECT pgqueue_tokens(m, l, '2026-01-01 12:00:05') FROM pgqueue_meter AS m, pgqueue_level AS l"
+    assert engine.value(at_five) == 5 + 5 - 2

@@ -147,7 +147,8 @@ BEGIN
     SET seq = nextval('pgqueue_level_seq'), running = greatest(l.running + p_count, 0),
         cost = greatest(l.cost + p_cost, 0),
         tokens = CASE WHEN m.step IS NOT NULL THEN pgqueue_tokens(m, l, p_now) - p_spent ELSE l.tokens END,
-        filled_at = CASE WHEN m.step IS NOT NULL THEN p_now ELSE l.filled_at END
+        -- A call that has read the clock before another one, and charges after it, must not set the bucket back.
+        filled_at = CASE WHEN m.step IS NOT NULL THEN greatest(l.filled_at, p_now) ELSE l.filled_at END
     FROM pgqueue_meter AS m
     WHERE m.id = l.meter_id AND l.ctid = ANY (ARRAY(
         SELECT (SELECT o.ctid FROM pgqueue_level AS o WHERE o.meter_id = u / 16 AND o.side = u % 16
