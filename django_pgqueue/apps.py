@@ -1,10 +1,12 @@
 import logging
 from contextlib import suppress
+from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
+from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
@@ -42,6 +44,16 @@ class PgQueueConfig(AppConfig):
         post_migrate.connect(empty_rest_of_flush, sender=self)
         post_migrate.connect(create_default_channel, sender=self)
         post_migrate.connect(keep_ready, sender=self)
+        connection_created.connect(read_times)
+
+
+def read_times(connection: Any, **kwargs: object) -> None:
+    """Make the sessions on the queue's database write times as psycopg and Django read them."""
+    from django_pgqueue.lifecycle.database import alias
+    from django_pgqueue.sql.pinned import pin_date_style
+
+    if connection.vendor == "postgresql" and connection.alias == alias(None):
+        pin_date_style(connection.connection)
 
 
 def is_ours(sender: AppConfig, using: str) -> bool:

@@ -60,8 +60,10 @@ DEFAULTS: dict[str, Any] = {
     "ENQUEUE_CONTEXT": (),
     # Dotted paths of context managers that take a delivery: entered around each call of a handler, the first outermost.
     "HANDLER_MIDDLEWARE": (),
-    # For the middleware set_local: names of PostgreSQL's settings, and the key of the context for each.
+    # For the middleware set_local: names of PostgreSQL's settings, and the key of the channel's context for each.
     "SET_LOCAL": {},
+    # Keys of SET_LOCAL that the headers of a message may set, too: each program that may enqueue chooses their values.
+    "SET_LOCAL_HEADERS": (),
     # The address that the admin links a message's trace to, with {trace_id} and optionally {span_id} in it.
     "TRACE_URL": None,
     # Shared limits by name, each a dict of the options of Limit; they win over those that code declares.

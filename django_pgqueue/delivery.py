@@ -178,8 +178,11 @@ class Delivery(Generic[P_co]):
 
     @property
     def context(self) -> dict[str, Any]:
-        """Return the context of the channel with the headers of the message, which win."""
-        return {**self.channel_context, **self.headers}
+        """Return the headers of the message with the context of the channel, which wins.
+
+        Each program that may enqueue chooses the headers. A header stands here only where the channel has no such key.
+        """
+        return {**self.headers, **self.channel_context}
 
     def raise_if_cancelled(self) -> None:
         """Raise Cancelled if a cancellation of the message was requested, and so end the handler."""

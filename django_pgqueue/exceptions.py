@@ -60,7 +60,8 @@ class ChannelReleased(PgQueueError):
 
 
 class ChannelBusy(PgQueueError):
-    """Another open transaction fills the same channel with a ``max_size``. Nothing was enqueued: try again later."""
+    """Another open transaction fills the same channel with a ``max_size``, or has enqueued the same dedupe key. Nothing
+    was enqueued: try again later."""
 
     sqlstate = "PGQ06"
     outcome = "busy"

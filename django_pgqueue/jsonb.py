@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from datetime import datetime, time
 from enum import Enum
 from typing import Any
 
@@ -19,8 +20,8 @@ SURROGATE_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\ud[89a-f]")
 
 
 class Encoder(DjangoJSONEncoder):
-    """Encode dataclasses as objects and enums as their values, and everything else as Django does: typed payloads need
-    it."""
+    """Encode dataclasses as objects, enums as their values, times with their microseconds, and everything else as
+    Django does: typed payloads need it."""
 
     def default(self, value: Any) -> Any:
         """Return the value as one that JSON has. Raises TypeError for other types."""
@@ -28,7 +29,11 @@ class Encoder(DjangoJSONEncoder):
             return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         if isinstance(value, Enum):
             return value.value
-        return super().default(value)
+        text = super().default(value)
+        if isinstance(value, datetime | time) and value.microsecond % 1000:
+            # Django cuts them off after the milliseconds.
+            return value.isoformat().removesuffix("+00:00") + "Z" * text.endswith("Z")
+        return text
 
 
 ENCODER = Encoder(allow_nan=False)

@@ -36,6 +36,11 @@ def test_a_delivery_that_is_to_be_cancelled_is_still_the_same(delivery: Delivery
     assert repr(delivery) == before
 
 
+def test_a_header_cannot_change_what_the_context_of_the_channel_says(delivery: Delivery) -> None:
+    given = replace(delivery, channel_context={"tenant": "acme"}, headers={"tenant": "bolt", "trace": 7})
+    assert given.context == {"tenant": "acme", "trace": 7}
+
+
 def test_the_copy_with_a_typed_payload_is_cancelled_with_the_delivery(delivery: Delivery) -> None:
     copy = converted(delivery, lambda value, path: [value])
     delivery.cancellation.request()

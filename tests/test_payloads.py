@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -12,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from django_pgqueue import Delivery, Reject, Retry, dequeue, enqueue, handler, handlers
+from django_pgqueue.jsonb import to_json
 from django_pgqueue.models import DeadLetter as DeadLetterRow
 from django_pgqueue.payloads import Mismatch, converter
 from django_pgqueue.testing import drain, make_delivery, run_handler
@@ -270,3 +272,15 @@ def test_a_delivery_without_a_type_may_be_there_for_the_type_checker_alone():
     handler("t.order")(take)
     handler("t.batch", batch=2)(take_all)
     assert handlers.get("t.order").registered is take
+
+
+def test_times_keep_their_microseconds() -> None:
+    at = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    assert json.loads(
+        to_json({"at": at, "part": at.replace(tzinfo=None).time(), "plain": at.replace(tzinfo=None)}, "x")
+    ) == {
+        "at": "2026-05-01T12:00:00.123456Z",
+        "part": "12:00:00.123456",
+        "plain": "2026-05-01T12:00:00.123456",
+    }
+    assert to_json(at.replace(microsecond=123000), "x") == '"2026-05-01T12:00:00.123Z"'

@@ -20,12 +20,14 @@ from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.channel_form import ChannelForm
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
+from django_pgqueue.admin.forgiving import ForgivingAdmin
 from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
 from django_pgqueue.admin.tenant import TenantAdmin
 from django_pgqueue.lifecycle.channel_pause import channel_pause
 from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_resume import channel_resume
+from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Message
 
@@ -55,14 +57,14 @@ class ChannelChangeList(LeanChangeList):
 
 
 @admin.register(Channel)
-class ChannelAdmin(TenantAdmin):
+class ChannelAdmin(ForgivingAdmin, TenantAdmin):
     form = ChannelForm
     list_display = ["name_shown", "state", "ready", "leased", "waits", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
     list_per_page = 50
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    actions = ["pause", "resume", "purge", "release", "erase"]
+    actions = ["pause", "resume", "purge", "release", "erase", "forgive"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
     limits += ["ordered", "on_dead", "archive"]
@@ -207,6 +209,9 @@ class ChannelAdmin(TenantAdmin):
 
     def resume_one(self, item: Channel, *, using: str) -> None:
         channel_resume(channel=item.name, queue=item.queue, using=using)
+
+    def forgive_one(self, item: Channel, *, using: str) -> None:
+        channel_set(channel=item.name, queue=item.queue, forgive=True, using=using)
 
     def actions_on(self, item: Channel) -> dict[str, StrOrPromise]:
         release = {} if item.released_at else {"release": _("Release")}

@@ -17,7 +17,7 @@ from django_pgqueue.models import Channel
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "order_key_unreleased", "unknown",
        "worker_silent"}  # fmt: skip
 GOOD = {"completed", "empty", "in_line"}
-INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "popped", "redriven", "released"}
+INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "parked", "popped", "redriven", "released"}
 
 
 def channel_html(channel: Channel, link: Link) -> str:

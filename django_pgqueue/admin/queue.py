@@ -17,12 +17,13 @@ from django_pgqueue.admin import rendering
 from django_pgqueue.admin.channel_form import QueueForm
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
 from django_pgqueue.admin.filters import QUEUES
-from django_pgqueue.admin.pausable import PausableAdmin
+from django_pgqueue.admin.forgiving import ForgivingAdmin
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
 from django_pgqueue.lifecycle.queue_pause import queue_pause
 from django_pgqueue.lifecycle.queue_purge import queue_purge
 from django_pgqueue.lifecycle.queue_resume import queue_resume
+from django_pgqueue.lifecycle.queue_set import queue_set
 from django_pgqueue.models import Channel, Message, Queue
 from django_pgqueue.models.queue import Fairness
 from django_pgqueue.sql.call import call
@@ -46,7 +47,7 @@ class DropForm(forms.Form):
 
 
 @admin.register(Queue)
-class QueueAdmin(PausableAdmin):
+class QueueAdmin(ForgivingAdmin):
     form = QueueForm
     list_display = ["name_shown", "state", "limits_shown", "archive", "events"]
     search_fields = ["name"]
@@ -67,7 +68,7 @@ class QueueAdmin(PausableAdmin):
         "pause_reason",
     ]
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
-    actions = ["pause", "resume", "purge", "drop"]
+    actions = ["pause", "resume", "purge", "drop", "forgive"]
     pause_consequence = _(
         "No more messages of these queues are delivered to any worker until you resume them. Enqueue goes on."
     )
@@ -129,6 +130,9 @@ class QueueAdmin(PausableAdmin):
 
     def resume_one(self, item: Queue, *, using: str) -> None:
         queue_resume(item.name, using=using)
+
+    def forgive_one(self, item: Queue, *, using: str) -> None:
+        queue_set(item.name, forgive=True, using=using)
 
     def actions_on(self, item: Queue) -> dict[str, StrOrPromise]:
         return super().actions_on(item) | {"purge": _("Purge"), "drop": _("Drop")}

@@ -16,6 +16,7 @@ from django_pgqueue import limits as declarations
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import LeanChangeList
 from django_pgqueue.admin.breaker import BreakerAdmin, breaker_badge, open_breakers
+from django_pgqueue.admin.forgiving import ForgivingAdmin
 from django_pgqueue.admin.limit_filters import PausedFilter
 from django_pgqueue.admin.limit_form import SharedLimitForm
 from django_pgqueue.admin.limit_usage import LimitUsage, handlers_of_limit, limit_usage
@@ -42,14 +43,14 @@ class LimitChangeList(LeanChangeList):
 
 
 @admin.register(SharedLimit)
-class SharedLimitAdmin(BreakerAdmin):
+class SharedLimitAdmin(ForgivingAdmin, BreakerAdmin):
     form = SharedLimitForm
     list_display = ["name_shown", "state", "places", "cost", "tokens", "waiting", "rate"]
     list_filter = [PausedFilter]
     list_per_page = 50
     search_fields = ["name"]
     sortable_by = ["name_shown"]
-    actions = ["pause", "resume", "open_breaker", "close_breaker"]
+    actions = ["pause", "resume", "open_breaker", "close_breaker", "forgive"]
     pause_consequence = _(
         "No more messages that have these limits are delivered until you resume them. Enqueue goes on, and other "
         "messages of the same channels are delivered."
@@ -198,6 +199,9 @@ class SharedLimitAdmin(BreakerAdmin):
 
     def resume_one(self, item: SharedLimit, *, using: str) -> None:
         limit_resume(item.name, using=using)
+
+    def forgive_one(self, item: SharedLimit, *, using: str) -> None:
+        limit_set(item.name, forgive=True, using=using)
 
 
 def used_of_most(used: int, most: int) -> dict[str, str]:

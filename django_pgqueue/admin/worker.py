@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
+from django.db.models import ExpressionWrapper, F, QuerySet
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
@@ -19,6 +19,7 @@ from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.conf import settings
 from django_pgqueue.models import Message, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Span
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -32,6 +33,7 @@ TOTALS = {
     "retried": _("retried"),
     "dead_lettered": _("dead-lettered"),
     "cancelled": _("cancelled"),
+    "given_back": _("given back unstarted"),
     "lease_lost": _("lease lost"),
 }
 
@@ -100,7 +102,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         # Use the clock that wrote heartbeat_at; this host's may be wrong.
-        age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
+        age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=Span())
         found: QuerySet[Worker] = super().get_queryset(request).annotate(silent_for=age)
         return found
 

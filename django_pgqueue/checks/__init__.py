@@ -19,6 +19,7 @@ from django_pgqueue.checks.functions import function_messages
 from django_pgqueue.checks.imports import import_messages
 from django_pgqueue.checks.limits import limit_messages
 from django_pgqueue.checks.migrated import is_migrated
+from django_pgqueue.checks.rights import rights_messages
 from django_pgqueue.checks.server import server_messages
 from django_pgqueue.checks.tables import table_messages
 from django_pgqueue.checks.triggers import trigger_messages
@@ -49,8 +50,9 @@ def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 def check_server(
     app_configs: Sequence[Any] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Check the server of the queue's database."""
-    return run_database_checks(app_configs, databases, [server_messages])
+    """Check the server of the queue's database, and the rights of its role there."""
+    # Not only if it is migrated: a role may lack the right to see that.
+    return run_database_checks(app_configs, databases, [server_messages, rights_messages])
 
 
 @register(Tags.database)

@@ -50,6 +50,10 @@ KEYS: Rule = (
     ),
 )
 
+TEXTS: Rule = (
+    "a list of keys of the context",
+    lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
+)
 TEXT: Rule = ("a text or None", lambda value: value is None or (isinstance(value, str) and value != ""))
 PATH: Rule = ("a path or None", lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != ""))
 PROMISES: Rule = (
@@ -97,6 +101,7 @@ RULES: dict[str, Rule] = {
     "ENQUEUE_CONTEXT": CALLABLES,
     "HANDLER_MIDDLEWARE": CALLABLES,
     "SET_LOCAL": KEYS,
+    "SET_LOCAL_HEADERS": TEXTS,
     "SCHEDULE_RETENTION": RETENTION,
     "LAKE": PATH,
     "LIMITS": NAMED,
@@ -165,7 +170,7 @@ def check_settings() -> list[CheckMessage]:
                 )
             )
     if not messages:
-        messages += [*check_dotted_paths(given), *check_codec(given)]
+        messages += [*check_dotted_paths(given), *check_codec(given), *check_trusted_headers(given)]
     for name in ("DATABASE", "LISTEN_DATABASE"):
         if isinstance(given.get(name), str) and given[name] not in connections:
             messages.append(
@@ -196,6 +201,23 @@ def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
                     )
                 )
     return messages
+
+
+def check_trusted_headers(given: dict[str, Any]) -> list[CheckMessage]:
+    """Return a warning if headers may choose settings of PostgreSQL."""
+    trusted = given.get("SET_LOCAL_HEADERS", ())
+    chosen = [name for name, key in given.get("SET_LOCAL", {}).items() if key in trusted]
+    if not chosen:
+        return []
+    return [
+        Caution(
+            f"The headers of a message choose PostgreSQL's {', '.join(chosen)} for its handler (SET_LOCAL_HEADERS): "
+            "each program that may enqueue can name any role or tenant there.",
+            hint="Set it in the context of each channel instead. If only code that you trust may enqueue, silence "
+            "this check.",
+            id="pgqueue.W005",
+        )
+    ]
 
 
 def check_databases() -> list[CheckMessage]:

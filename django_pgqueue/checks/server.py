@@ -13,13 +13,14 @@ SQL = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
     current_setting('fsync')::boolean, current_setting('full_page_writes')::boolean,
     current_setting('synchronous_commit'),
-    current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean
+    current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean,
+    current_setting('default_transaction_isolation'), current_setting('session_replication_role')
 """
 
 
 def server_messages(database: str) -> list[CheckMessage]:
     """Return the problems of the server."""
-    number, version, fsync, full_page_writes, synchronous_commit, autovacuum = call(database, SQL)[0]
+    number, version, fsync, full_page_writes, synchronous_commit, autovacuum, level, role = call(database, SQL)[0]
     messages: list[CheckMessage] = []
     if number < OLDEST_MAJOR * 10_000:
         messages.append(
@@ -65,6 +66,25 @@ def server_messages(database: str) -> list[CheckMessage]:
                 "every verb gets slower.",
                 hint="Set autovacuum = on and track_counts = on in postgresql.conf and reload.",
                 id="pgqueue.W013",
+            )
+        )
+    if level != "read committed":
+        messages.append(
+            Caution(
+                f"Transactions on database {database!r} are {level} by default (default_transaction_isolation): "
+                "workers set read committed on their own sessions, but a dequeue or pop in another session is refused, "
+                "and so is a worker behind a transaction pooler.",
+                hint="ALTER ROLE … SET default_transaction_isolation = 'read committed' for the roles that dequeue.",
+                id="pgqueue.W028",
+            )
+        )
+    if role != "origin":
+        messages.append(
+            Error(
+                f"Sessions on database {database!r} have session_replication_role = {role}, which switches triggers "
+                "off: messages that they enqueue, and limits that they change, are not noticed.",
+                hint="Reset it for the role or database; set it in the session that needs it.",
+                id="pgqueue.E028",
             )
         )
     return messages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
 from django_pgqueue.sql import durability
@@ -32,11 +32,36 @@ OPEN_SCHEMA = """
 SELECT quote_ident(n.nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass('pgqueue_message') AND has_schema_privilege('public', n.oid, 'CREATE')
 """
+# PostgreSQL refuses an UPDATE or a DELETE of a published table that has no replica identity, or whose identity has
+# columns that the publication leaves out.
+UNIDENTIFIED = """
+SELECT c.relname::text, string_agg(p.pubname::text, ', ' ORDER BY p.pubname),
+    CASE WHEN EXISTS (SELECT FROM pg_index AS k WHERE k.indrelid = c.oid AND k.indisprimary)
+        THEN 'DEFAULT' ELSE 'FULL' END
+FROM pg_publication_tables AS t
+JOIN pg_publication AS p ON p.pubname = t.pubname AND (p.pubupdate OR p.pubdelete)
+JOIN pg_namespace AS n ON n.nspname = t.schemaname
+JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = t.tablename
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname) AS columns FROM pg_attribute AS a
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (c.relreplident = 'f' OR EXISTS (
+        SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+            AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END))
+) AS identity
+WHERE c.relname LIKE 'pgqueue\\_%%' AND pg_table_is_visible(c.oid) AND identity.columns <@ t.attnames IS NOT TRUE
+GROUP BY c.oid, c.relname ORDER BY c.relname
+"""
 
 
 def table_messages(database: str) -> list[CheckMessage]:
     """Return the problems of the tables."""
-    return [*check_partitions(database), *check_durability(database), *check_vacuum(database), *check_schema(database)]
+    return [
+        *check_partitions(database),
+        *check_durability(database),
+        *check_vacuum(database),
+        *check_schema(database),
+        *check_publications(database),
+    ]
 
 
 def check_partitions(database: str) -> list[CheckMessage]:
@@ -117,4 +142,18 @@ def check_schema(database: str) -> list[CheckMessage]:
             id="pgqueue.W018",
         )
         for (schema,) in call(database, OPEN_SCHEMA)
+    ]
+
+
+def check_publications(database: str) -> list[CheckMessage]:
+    """Return an error for tables that a publication keeps from being changed."""
+    return [
+        Error(
+            f"The publication {publications} of database {database!r} has the table {table} and not its replica "
+            "identity: PostgreSQL refuses to change its rows. Messages are enqueued, and the queue stands still.",
+            hint=f"ALTER TABLE {table} REPLICA IDENTITY {identity}, and publish all of its columns; or leave the "
+            "tables of the queue out of the publication.",
+            id="pgqueue.E029",
+        )
+        for table, publications, identity in call(database, UNIDENTIFIED)
     ]

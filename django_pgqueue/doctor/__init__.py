@@ -17,6 +17,7 @@ from django_pgqueue.doctor.archive import examine_archive
 from django_pgqueue.doctor.breakers import examine_breakers
 from django_pgqueue.doctor.clock import examine_clock
 from django_pgqueue.doctor.counters import examine_counters
+from django_pgqueue.doctor.dead_letters import examine_dead_letters
 from django_pgqueue.doctor.drift import examine_drift
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
 from django_pgqueue.doctor.handlers import examine_handlers
@@ -33,7 +34,7 @@ from django_pgqueue.doctor.waiting import examine_waiting
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import bounded_read, primary
 
-__all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examine"]
+__all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examination_of", "examine"]
 
 Examination = Callable[[str, Limits], Iterable[Finding]]
 
@@ -45,6 +46,7 @@ EXAMINATIONS: dict[str, Examination] = {
     "breakers": examine_breakers,
     "orphans": examine_orphans,
     "handlers": examine_handlers,
+    "dead_letters": examine_dead_letters,
     "housekeeping": examine_housekeeping,
     "counters": examine_counters,
     "horizon": examine_horizon,
@@ -55,9 +57,53 @@ EXAMINATIONS: dict[str, Examination] = {
     "notifications": examine_notifications,
     "clock": examine_clock,
 }
+CODES: dict[str, tuple[str, ...]] = {
+    "drift": ("not_migrated",),
+    "indexes": ("index_missing", "index_invalid", "index_in_progress"),
+    "waiting": ("no_worker", "waiting", "held", "paused"),
+    "shared_limits": (
+        "limit_undeclared",
+        "limit_paused",
+        "limit_waits",
+        "limit_stuck",
+        "limit_cost",
+        "limit_handler_missing",
+    ),
+    "breakers": ("breaker_open",),
+    "orphans": ("channel_missing",),
+    "handlers": ("unknown_handler", "handler_missing"),
+    "dead_letters": ("dead_letters",),
+    "housekeeping": ("worker_silent", "worker_paused", "lease_expired", "no_tick", "schedule_late", "schedule_failing"),
+    "counters": (
+        "count_wrong",
+        "lease_floor_wrong",
+        "over_limit",
+        "queue_over_limit",
+        "lease_list_wrong",
+        "out_of_line",
+        "parked",
+        "order_key_unreleased",
+    ),
+    "horizon": (
+        "old_transaction",
+        "prepared_transaction",
+        "slot_behind",
+        "slot_left",
+        "standby_behind",
+        "sessions_hidden",
+    ),
+    "storage": ("dead_rows", "table_bloat", "index_bloat", "freeze_late"),
+    "vacuum": ("vacuum_settings", "vacuum_naps"),
+    "archive": ("partitions_behind",),
+    "lakes": ("lake_lost",),
+    "notifications": ("notify_queue",),
+    "clock": ("clock_differs", "clock_went_back"),
+}
+"""The codes of the findings of each examination; drift has those of the system checks, too."""
 SERVER = frozenset({"horizon", "vacuum"})
 """The examinations of the server, which need none of the queue's tables."""
 EXAMINATION_SECONDS = 30.0
+CHECK_PREFIX = "pgqueue."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +121,36 @@ class Report:
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
     """Run all examinations, or ``only`` those, and return a report. An examination that fails becomes a finding.
 
-    ``using``: database alias; default: the queue's. ``limits``: the values above which something is reported. If the
+    ``only``: names of examinations, or codes of findings, which are then the only ones that are reported. ``using``:
+    database alias; default: the queue's. ``limits``: the values above which something is reported. If the
     database is not migrated, that is the only finding, because everything else would follow from it. Raises the
-    database's error when it does not answer.
+    database's error when it does not answer, and ValueError for
+    a name in ``only`` that is neither.
     """
     database = alias(using)
-    names = list(EXAMINATIONS) if only is None else list(only)
+    asked = set(EXAMINATIONS if only is None else only)
+    if unknown := sorted(name for name in asked if examination_of(name) is None):
+        raise ValueError(f"no examination and no finding: {', '.join(unknown)}")
+    names = [name for name in EXAMINATIONS if any(examination_of(each) == name for each in asked)]
     problem = find_schema_problem(database)
     if problem is not None and not SERVER.issuperset(names):
         return Report([Finding("not_migrated", Severity.CRITICAL, problem.problem, problem.action)])
-    found = [finding for name in names for finding in run_examination(name, database, limits or Limits())]
+    found = [
+        finding
+        for name in names
+        for finding in run_examination(name, database, limits or Limits())
+        if asked & {name, finding.code} or finding.code == "not_examined"
+    ]
     return Report(sorted(found, key=lambda finding: -finding.severity))
+
+
+def examination_of(name: str) -> str | None:
+    """Return the examination that has this name, or whose finding has this code; None if there is none."""
+    if name in EXAMINATIONS:
+        return name
+    if name.startswith(CHECK_PREFIX):
+        return "drift"
+    return next((examination for examination, codes in CODES.items() if name in codes), None)
 
 
 def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text
-from django_pgqueue.lifecycle.breakers import BreakerState, breakers
+from django_pgqueue.lifecycle.breakers import MOST_WAITING, BreakerState, breakers
 from django_pgqueue.sql.call import call
 
 LONG = timedelta(minutes=10)
@@ -24,11 +24,13 @@ def examine_breakers(using: str, limits: Limits) -> Iterator[Finding]:
 
 def report_open_breakers(found: list[BreakerState], age: timedelta) -> Finding:
     """Report the breakers that are open. ``age``: how long the first of them has been open."""
+    least = "At least " if any(row.waiting >= MOST_WAITING for row in found) else ""
     return Finding(
         "breaker_open",
         Severity.WARNING if age > LONG else Severity.NOTE,
         f"{len(found)} breaker(s) are open, the longest for {age_text(age)}: "
-        f"{list_text([row.name() for row in found])}. {sum(row.waiting for row in found)} message(s) wait for them.",
+        f"{list_text([row.name() for row in found])}. {least}{sum(row.waiting for row in found):,} message(s) wait for "
+        "them.",
         "Look at the errors of these handlers, and at what they call. A breaker closes when a message that tries is "
         "completed; manage.py queuebreaker close HANDLER closes it now.",
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,10 +13,12 @@ from django_pgqueue.conf import settings
 from django_pgqueue.doctor.finding import SHOWN_NAMES, Finding, Limits, Severity, age_text, list_text, safe_name
 from django_pgqueue.sql.call import call
 
-# A worker of an older release does not report its handlers; it may have any.
+# A process that is starting has not said what it has, and takes nothing yet; an older release never says it, and may
+# have any.
 UNKNOWN = """
 WITH live AS (
-    SELECT w.queues, w.handlers FROM pgqueue_worker AS w WHERE w.heartbeat_at >= clock_timestamp() - %s::interval
+    SELECT w.queues, w.handlers FROM pgqueue_worker AS w
+    WHERE w.heartbeat_at >= clock_timestamp() - %s::interval AND w.state <> 'starting'
 ),
 waiting AS (
     SELECT c.queue, m.handler, count(*) AS messages, min(m.created_at) AS oldest_at
@@ -35,6 +38,11 @@ WHERE NOT EXISTS (SELECT FROM live AS l WHERE l.queues ? n.queue AND (l.handlers
 ORDER BY n.queue, n.oldest_at
 """
 
+SCHEDULES = """
+SELECT s.name FROM pgqueue_schedule AS s
+WHERE s.queue = %s AND s.handler = ANY (%s) AND s.enabled AND s.removed_at IS NULL ORDER BY s.name
+"""
+
 Row = tuple[str, str, int, timedelta, bool]
 
 
@@ -47,8 +55,22 @@ def examine_handlers(using: str, limits: Limits) -> Iterator[Finding]:
             served[row[0]].append(row)
         elif handlers.find(row[1]) is None:
             unserved[row[0]].append(row)
-    yield from (unknown_handlers(queue, rows) for queue, rows in served.items())
-    yield from (missing_handlers(queue, rows) for queue, rows in unserved.items())
+    for found, finding in ((served, unknown_handlers), (unserved, missing_handlers)):
+        for queue, rows in found.items():
+            yield with_schedules(finding(queue, rows), using, queue, rows)
+
+
+def with_schedules(finding: Finding, using: str, queue: str, rows: list[Row]) -> Finding:
+    """Add the schedules that enqueue such messages: they go on when the module that declared them is gone."""
+    names = [name for (name,) in call(using, SCHEDULES, (queue, [row[1] for row in rows]))]
+    if not names:
+        return finding
+    return replace(
+        finding,
+        problem=f"{finding.problem} Schedules enqueue them again and again: {list_text(names)}.",
+        action=f"{finding.action} If the handler was deleted, end its schedule: manage.py queueschedule remove NAME.",
+        facts=finding.facts | {"schedules": names[:SHOWN_NAMES]},
+    )
 
 
 def unknown_handlers(queue: str, rows: list[Row]) -> Finding:

@@ -17,6 +17,19 @@ ORDER BY w.heartbeat_at
 LIMIT %s
 """
 PAUSED = "SELECT w.name FROM pgqueue_worker AS w WHERE w.paused_at IS NOT NULL ORDER BY w.name LIMIT %s"
+GIVEN_BACK = """
+SELECT w.name, t.given_back, t.settled
+FROM pgqueue_worker AS w
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(e.value::numeric) FILTER (WHERE e.key = 'given_back'), 0)::bigint AS given_back,
+        coalesce(sum(e.value::numeric) FILTER (WHERE e.key NOT IN ('given_back', 'lease_lost')), 0)::bigint AS settled
+    FROM jsonb_each(CASE jsonb_typeof(w.totals) WHEN 'object' THEN w.totals ELSE '{}' END) AS e
+    WHERE jsonb_typeof(e.value) = 'number'
+) AS t
+WHERE t.given_back >= %s AND t.given_back > t.settled * %s
+ORDER BY t.given_back DESC
+LIMIT %s
+"""
 UNSWEPT = """
 SELECT clock_timestamp() - min(m.lease_expires_at) FROM pgqueue_message AS m
 WHERE m.lease_expires_at < clock_timestamp() - %s::interval
@@ -40,6 +53,9 @@ LIMIT %s
 """
 # A worker that was silent for longer has lost its messages to others long ago; the dashboard tells it apart, too.
 RECENTLY_SILENT = timedelta(hours=1)
+# Below this number it may be one breaker that has opened, and below this part of the messages it costs little.
+MANY_GIVEN_BACK = 1000
+PART_GIVEN_BACK = 0.2
 SWEEP = "Start a worker, which runs maintenance; in a project without workers, run manage.py sweepqueue by cron."
 
 
@@ -49,6 +65,8 @@ def examine_housekeeping(using: str, limits: Limits) -> Iterator[Finding]:
         yield silent(*row)
     if names := [row[0] for row in call(using, PAUSED, (limits.most,))]:
         yield paused_workers(names)
+    for row in call(using, GIVEN_BACK, (MANY_GIVEN_BACK, PART_GIVEN_BACK, limits.most)):
+        yield given_back(*row)
     [(age,)] = call(using, UNSWEPT, (limits.unattended,))
     if age is not None:
         yield unswept(age)
@@ -58,6 +76,19 @@ def examine_housekeeping(using: str, limits: Limits) -> Iterator[Finding]:
         yield late_schedules([row[0] for row in late], late[0][1])
     if names := [row[0] for row in call(using, FAILING, (limits.most,))]:
         yield failing_schedules(names)
+
+
+def given_back(worker: str, messages: int, settled: int) -> Finding:
+    """Report a worker that gives many messages back which it has not started."""
+    return Finding(
+        "given_back",
+        Severity.WARNING,
+        f"The worker {safe_name(worker)} gave {messages} messages back that it had leased and not started, and settled "
+        f"{settled}. Each of them used a token of its rates, and counted for the limits and the share of its channel.",
+        "Serve handlers with a concurrency, and functions and async handlers, by workers of their own: another queue "
+        "for each kind. If a breaker opens again and again, mend its cause.",
+        {"worker": worker, "messages": messages, "settled": settled},
+    )
 
 
 def silent(worker: str, hostname: str, pid: int, since: datetime, age: timedelta) -> Finding:

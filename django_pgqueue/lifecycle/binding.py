@@ -14,9 +14,12 @@ from django_pgqueue import codecs
 from django_pgqueue.delivery import Cancellation, Delivery, Leased, UnsealedDelivery
 from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage
 from django_pgqueue.jsonb import from_json
+from django_pgqueue.sql.values import plain_texts
 
 logger = logging.getLogger("django_pgqueue.worker")
 
+# No lease has this token. With array_nulls = off, a NULL in the text of an array is an error.
+NO_TOKEN = "0" * 32
 uuid_of_text = lru_cache(maxsize=256)(UUID)
 
 # Moments as text: datetime.fromisoformat takes a tenth of the time of psycopg's and Django's loaders. The token as
@@ -70,12 +73,12 @@ def lease_columns(deliveries: Sequence[Leased | Unreadable]) -> tuple[str, str]:
     """Return ids and tokens as all settling functions take them: as text of two arrays, which psycopg sends
     unchanged."""
     ids = ",".join([str(delivery.id) for delivery in deliveries])
-    tokens = ",".join([delivery.token.hex if delivery.token else "NULL" for delivery in deliveries])
+    tokens = ",".join([delivery.token.hex if delivery.token else NO_TOKEN for delivery in deliveries])
     return f"{{{ids}}}", f"{{{tokens}}}"
 
 
 def seconds_array(durations: Sequence[float | None] | None, messages: int) -> str | None:
-    """Return how long handlers ran, in seconds, as text of an array; None: unknown, for all or for one of them.
+    """Return how long handlers ran, in seconds, for ``string_to_array``; None: unknown, for all or for one of them.
 
     ``messages``: how many durations there must be. Raises InvalidMessage if there are not so many.
     """
@@ -83,8 +86,7 @@ def seconds_array(durations: Sequence[float | None] | None, messages: int) -> st
         return None
     if len(durations) != messages:
         raise InvalidMessage("ran_seconds takes one number of seconds for each message")
-    texts = ["NULL" if seconds is None else f"{seconds:.6f}" for seconds in durations]
-    return f"{{{','.join(texts)}}}"
+    return plain_texts(durations, "{:.6f}".format)
 
 
 def moment_of_text(moment: str | None) -> datetime | None:

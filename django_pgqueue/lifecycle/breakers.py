@@ -10,6 +10,8 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
 
 MOST_ROWS = 1_000
+# The function counts no more messages of one breaker.
+MOST_WAITING = 1_000
 SQL = """
 SELECT id, handler, per, queue, channel, state, opened_at, until, waiting, openings FROM pgqueue_breakers(%s::integer)
 """
@@ -48,6 +50,11 @@ class BreakerState(NamedByHandler):
     until: datetime | None
     waiting: int
     openings: int
+
+    @property
+    def waiting_text(self) -> str:
+        """Return how many messages wait: ``17``, or ``1,000+`` if there may be more."""
+        return f"{self.waiting:,}{'+' if self.waiting >= MOST_WAITING else ''}"
 
     @property
     def is_open(self) -> bool:

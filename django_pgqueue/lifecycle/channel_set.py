@@ -25,6 +25,7 @@ KINDS: dict[str, type] = {
     "archive": str,
     "ordered": bool,
     "on_dead": str,
+    "forgive": bool,
 }
 WORDS: dict[type, str] = {int: "a whole number", str: "a text", bool: "True or False"}
 
@@ -44,6 +45,7 @@ def channel_set(
     ordered: bool | Keep = KEEP,
     on_dead: Literal["continue", "pause"] | Keep = KEEP,
     context: Mapping[str, Any] | Keep = KEEP,
+    forgive: bool = False,
     using: str | None = None,
 ) -> int:
     """Create a channel, or change the limits and the context that are given of an existing one.
@@ -69,6 +71,8 @@ def channel_set(
     ``on_dead``: what an ordered channel does at a dead letter: ``continue`` with the next message, or ``pause`` until
     the dead letter is redriven or the channel is resumed.
 
+    ``forgive``: True ends the debt of the rate, which messages have left that cost more than its burst.
+
     ``context``: a JSON object for handlers and middleware, such as the tenant. It replaces the context of the channel,
     and holds for messages that are dequeued afterwards. ``using``: database alias; default: the queue's.
 
@@ -88,6 +92,7 @@ def channel_set(
         "archive": archive,
         "ordered": ordered,
         "on_dead": on_dead,
+        "forgive": forgive or KEEP,
     }
     limits = {limit: limit_as_json(limit, value) for limit, value in given.items() if value is not KEEP}
     if not isinstance(context, Keep):

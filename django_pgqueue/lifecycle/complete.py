@@ -13,10 +13,11 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import Archive
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import json_texts
 
 SQL = (
-    "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], %s::jsonb[], %s::boolean, %s::boolean, %s::text, "
-    "%s::double precision[])"
+    "SELECT pgqueue_complete(%s::bigint[], %s::uuid[], string_to_array(%s::text, chr(31), '')::jsonb[], %s::boolean, "
+    "%s::boolean, %s::text, string_to_array(%s::text, ',', '')::double precision[])"
 )
 
 
@@ -54,6 +55,6 @@ def complete(
     database = alias(using)
     results_json = None
     if results is not None:
-        results_json = seal(settled, [to_json(result, "result") for result in results], database)
+        results_json = json_texts(seal(settled, [to_json(result, "result") for result in results], database))
     ran = seconds_array(ran_seconds, len(settled))
     return {row[0] for row in call(database, SQL, (ids, tokens, results_json, skip_lost, cancelled, archive, ran))}

@@ -15,9 +15,11 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.defer import defer
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import json_texts
 
 SQL = (
-    "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], %s::jsonb[], %s::boolean, %s::double precision[])"
+    "SELECT pgqueue_dead_letter(%s::bigint[], %s::uuid[], %s::text[], string_to_array(%s::text, chr(31), '')::jsonb[], "
+    "%s::boolean, string_to_array(%s::text, ',', '')::double precision[])"
 )
 CODEC_PAUSE = timedelta(seconds=15)
 
@@ -48,7 +50,7 @@ def dead_letter(
         raise InvalidMessage("a dead letter needs a reason of 1 to 200 characters")
     ids, tokens = lease_columns(settled)
     database = alias(using)
-    kept = seal(settled, [to_json(details, "details")] * len(settled), database)
+    kept = json_texts(seal(settled, [to_json(details, "details")] * len(settled), database))
     ran = seconds_array(ran_seconds, len(settled))
     return {row[0] for row in call(database, SQL, (ids, tokens, [reason] * len(settled), kept, skip_lost, ran))}
 
@@ -63,5 +65,5 @@ def settle_unreadable(unreadable: list[Unreadable], using: str) -> None:
     dead = [item for item in unreadable if item.reason is not None]
     if dead:
         ids, tokens = lease_columns(dead)
-        details = [to_json({"type": item.kind, "message": item.problem}, "details") for item in dead]
+        details = json_texts([to_json({"type": item.kind, "message": item.problem}, "details") for item in dead])
         call(using, SQL, (ids, tokens, [item.reason for item in dead], details, True, None))

@@ -15,10 +15,11 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import json_texts
 
 SQL = (
-    "SELECT id, outcome FROM pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], %s::jsonb[], "
-    "%s::boolean, %s::boolean, %s::boolean)"
+    "SELECT id, outcome FROM pgqueue_defer(%s::bigint[], %s::uuid[], %s::timestamptz[], %s::interval[], "
+    "string_to_array(%s::text, chr(31), '')::jsonb[], %s::boolean, %s::boolean, %s::boolean)"
 )
 
 
@@ -52,7 +53,7 @@ def defer(
     ids, tokens = lease_columns(settled)
     keep = state is KEEP
     database = alias(using)
-    states = None if keep else seal(settled, [to_json(state, "state")] * len(settled), database)
+    states = None if keep else json_texts(seal(settled, [to_json(state, "state")] * len(settled), database))
     rows = call(
         database,
         SQL,

@@ -19,6 +19,10 @@ from django_pgqueue.sql.repeated import RepeatedStatement
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
 DEQUEUE_LOOK_SECONDS = 0.05
 REPEATED_SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue($1::text, $2::integer, $3::interval, $4::text)"  # noqa: S608
+ONLY_SQL = (
+    f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue_matching("  # noqa: S608
+    "%s::text, %s::integer, %s::interval, %s::text, p_handlers => %s::text[])"
+)
 
 
 def dequeue(
@@ -73,10 +77,17 @@ class RepeatedDequeue:
         self._worker = worker
         self._using = using
 
-    def __call__(self, queue: str, limit: int) -> list[Delivery]:
-        """Lease up to ``limit`` messages of ``queue``. Returns and raises what :func:`dequeue` does."""
+    def __call__(self, queue: str, limit: int, only: list[str] | None = None) -> list[Delivery]:
+        """Lease up to ``limit`` messages of ``queue``. Returns and raises what :func:`dequeue` does.
+
+        ``only``: the handlers whose messages to lease (pgqueue_dequeue_matching); None: all handlers.
+        """
         while True:
-            rows = self._statement.rows(self._using, (queue, str(limit), self._lease, self._worker))
+            asked = (queue, str(limit), self._lease, self._worker)
+            if only is None:
+                rows = self._statement.rows(self._using, asked)
+            else:
+                rows = call(self._using, ONLY_SQL, (*asked, only))
             deliveries, unreadable = to_deliveries(queue, rows, self._worker) if rows else ([], [])
             if not look_again(deliveries, unreadable, self._using):
                 return deliveries

@@ -15,7 +15,7 @@ from django_pgqueue.exceptions import PayloadUndecodable
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.sql.call import call
 
-BODY_IS_SEALED = "coalesce(substring(t.body FROM 1 FOR 15) = '\\x00706771756575653a636f64656300', false)"
+BODY_IS_SEALED = "coalesce(substring(t.body FROM 1 FOR 15) = decode('00706771756575653a636f64656300', 'hex'), false)"
 LEASED = "SELECT count(*) FROM pgqueue_message AS m WHERE m.status = 2"
 
 

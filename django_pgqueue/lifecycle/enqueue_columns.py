@@ -5,6 +5,7 @@ Each distinct value of a column is checked once: most messages of a call have th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json, to_json_texts
 from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, optional_text
 from django_pgqueue.lifecycle.enqueue_bind import Bound, checked_priority, retry_policy
+from django_pgqueue.sql.values import SEPARATOR, duration_text, json_texts, plain_texts
 
 Columns = dict[str, Sequence[Any]]
 """The values of all messages by the names of Bound; a name that is missing has no values."""
@@ -52,13 +54,20 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "order_key": partial(optional_text, what="order_key"),
 }
 
-SEPARATOR = "\x1f"
-"""Separates the JSON texts of a column: JSON has no control characters."""
 DEFAULTS = {"channel": "default", "queue": "default", "priority": 0, "max_attempts": 5}
 """The values that the SQL function takes for a column that is not sent."""
-TEXTS = {"channel", "queue", "handler", "dedupe_key", "order_key"}
+TEXTS = {"channel", "queue", "handler"}
 JSONS = {"payload", "headers"}
-NUMBERS = {"priority", "max_attempts", "cost"}
+KEYS = {"dedupe_key", "order_key"}
+NUMBERS = {"priority", "max_attempts"}
+WRITTEN: dict[str, Callable[[Any], str]] = {
+    "body": lambda body: f"\\x{body.hex()}",
+    "dequeue_at": datetime.isoformat,
+    "delay": duration_text,
+    "backoff": duration_text,
+    "backoff_longest": duration_text,
+}
+"""How the values of a column that may have NULLs are written."""
 
 
 def columns_of(messages: Sequence[NewMessage]) -> Columns | None:
@@ -127,20 +136,20 @@ def parameter(name: str, values: Sequence[Any]) -> Any:
         return None
     if name in TEXTS:
         return text_array(values)
-    if name in JSONS:
-        return SEPARATOR.join(["" if text is None else text for text in values])
     if name in NUMBERS:
-        return f"{{{','.join(['NULL' if number is None else str(number) for number in values])}}}"
+        return f"{{{','.join(map(str, values))}}}"
+    if name in JSONS:
+        return json_texts(values)
+    if name in KEYS:
+        return json.dumps(values)
     if name == "limits":
         # Lists of several lengths are no array of PostgreSQL.
-        return SEPARATOR.join([(to_json(names, name) or "") if names else "" for names in values])
-    return list(values)
+        return json_texts([to_json(names, name) if names else None for names in values])
+    return plain_texts(values, WRITTEN.get(name, str))
 
 
-def text_array(values: Sequence[str | None]) -> str:
+def text_array(values: Sequence[str]) -> str:
     """Return the text of an array of texts, none of which contains NUL."""
-    if None in values:
-        return f"{{{','.join(['NULL' if text is None else text_array([text])[1:-1] for text in values])}}}"
-    joined = "\0".join(values)  # type: ignore[arg-type]  # no None is left
+    joined = "\0".join(values)
     escaped = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
     return f'{{"{escaped}"}}'

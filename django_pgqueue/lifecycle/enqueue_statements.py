@@ -13,7 +13,8 @@ SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqu
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """,
 )
-# The moment as text: see binding.py. chr(31): SEPARATOR. The usual answer, that all messages were created at one time,
+# The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays
+# with NULLs. The usual answer, that all messages were created at one time,
 # is one row with all ids: a thousand rows would take the client and the server longer than their conversion does.
 MANY = CallerStatement(
     "pgqueue_enqueue_many",
@@ -24,19 +25,19 @@ WITH answer AS MATERIALIZED (
         p_payloads => string_to_array(%s::text, chr(31), '')::jsonb[],
         p_channels => %s::text[],
         p_queues => %s::text[],
-        p_bodies => %s::bytea[],
+        p_bodies => string_to_array(%s::text, ',', '')::bytea[],
         p_headers => string_to_array(%s::text, chr(31), '')::jsonb[],
         p_priorities => %s::integer[],
-        p_dequeue_ats => %s::timestamptz[],
-        p_delays => %s::interval[],
+        p_dequeue_ats => string_to_array(%s::text, ',', '')::timestamptz[],
+        p_delays => string_to_array(%s::text, ',', '')::interval[],
         p_max_attempts => %s::integer[],
-        p_backoffs => %s::interval[],
-        p_backoff_factors => %s::float8[],
-        p_backoff_longests => %s::interval[],
-        p_dedupe_keys => %s::text[],
+        p_backoffs => string_to_array(%s::text, ',', '')::interval[],
+        p_backoff_factors => string_to_array(%s::text, ',', '')::float8[],
+        p_backoff_longests => string_to_array(%s::text, ',', '')::interval[],
+        p_dedupe_keys => (SELECT array_agg(u) FROM jsonb_array_elements_text(%s::jsonb) AS u),
         p_limits => string_to_array(%s::text, chr(31), '')::jsonb[],
-        p_costs => %s::integer[],
-        p_order_keys => %s::text[],
+        p_costs => string_to_array(%s::text, ',', '')::integer[],
+        p_order_keys => (SELECT array_agg(u) FROM jsonb_array_elements_text(%s::jsonb) AS u),
         p_create_channel => %s::boolean,
         p_partial => %s::boolean,
         p_wait => %s::interval)

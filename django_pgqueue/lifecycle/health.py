@@ -9,12 +9,13 @@ from typing import Any
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import with_durations
 
 MOST_COUNTED_ROWS = 10_000
 
 SQL = """
-SELECT queue, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead, oldest, oldest_channel,
-    workers, paused, complete, unknown_handler
+SELECT queue, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead,
+    extract(epoch FROM oldest), oldest_channel, workers, paused, complete, unknown_handler
 FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 """
 
@@ -58,4 +59,5 @@ def health(queue: str | None = None, *, most: int = MOST_COUNTED_ROWS, using: st
     most channels that are examined. ``using``: database alias; default: the queue's. Workers that were silent for
     longer than the setting LEASE do not count.
     """
-    return [QueueHealth(*row) for row in call(alias(using), SQL, (queue, most, settings.LEASE))]
+    rows = call(alias(using), SQL, (queue, most, settings.LEASE))
+    return [QueueHealth(*with_durations(row, 7)) for row in rows]

@@ -10,10 +10,11 @@ from django_pgqueue.lifecycle.arguments import optional_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import with_durations
 
 SQL = """
-SELECT h.queue, h.channel, h.message_id, h.handler, clock_timestamp() - h.since, h.attempts, h.max_attempts,
-    h.held_until, h.behind
+SELECT h.queue, h.channel, h.message_id, h.handler, extract(epoch FROM clock_timestamp() - h.since),
+    h.attempts, h.max_attempts, h.held_until, h.behind
 FROM pgqueue_held_channels(%s::text, %s::integer) AS h
 """
 
@@ -52,4 +53,5 @@ def held_channels(
     ``queue``: its name; default: all. ``most``: the most ordered channels that are looked at. ``using``: database
     alias; default: the queue's.
     """
-    return [HeldChannel(*row) for row in call(alias(using), SQL, (optional_text(queue, "queue"), most))]
+    rows = call(alias(using), SQL, (optional_text(queue, "queue"), most))
+    return [HeldChannel(*with_durations(row, 4)) for row in rows]

@@ -9,9 +9,11 @@ from typing import Any, Literal
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import with_durations
 
 SQL = """
-SELECT kind, name, places, max_concurrency, cost, max_cost, tokens, waiting, oldest, why, complete
+SELECT kind, name, places, max_concurrency, cost, max_cost, tokens, waiting, extract(epoch FROM oldest), why,
+    complete
 FROM pgqueue_limit_health(%s::integer)
 """
 
@@ -51,4 +53,4 @@ def limit_health(*, most: int = MOST_COUNTED_ROWS, using: str | None = None) -> 
 
     ``most``: the most messages that are counted for each limit. ``using``: database alias; default: the queue's.
     """
-    return [LimitHealth(*row) for row in call(alias(using), SQL, (most,))]
+    return [LimitHealth(*with_durations(row, 8)) for row in call(alias(using), SQL, (most,))]

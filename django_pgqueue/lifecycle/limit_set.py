@@ -10,7 +10,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.handler_types import AnyHandler
 from django_pgqueue.handlers import name_of
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.arguments import checked_duration, checked_text, checked_whole
+from django_pgqueue.lifecycle.arguments import boolean, checked_duration, checked_text, checked_whole
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.outcomes import KEEP, Keep
 from django_pgqueue.rates import parse_rate
@@ -28,6 +28,7 @@ def limit_set(
     release_interval: timedelta | Keep | None = KEEP,
     release_burst: int | Keep = KEEP,
     handlers: Iterable[str | AnyHandler] | Keep = KEEP,
+    forgive: bool = False,
     using: str | None = None,
 ) -> int:
     """Create a shared limit, or change the settings that are given of an existing one.
@@ -42,7 +43,8 @@ def limit_set(
     in which one token comes (a timedelta), and ``release_burst``, the tokens that may be saved up (default 1).
 
     ``handlers``: names, or decorated functions, all of whose messages have the limit; they replace those that were set
-    before. ``using``: database alias; default: the queue's.
+    before. ``forgive``: True ends the debt of the rate, which messages have left that cost more than its burst.
+    ``using``: database alias; default: the queue's.
 
     Returns the id of the limit. Raises InvalidMessage.
     """
@@ -56,6 +58,7 @@ def limit_set(
         "release_interval": release_interval,
         "release_burst": release_burst,
         "handlers": handlers,
+        "forgive": forgive or KEEP,
     }
     settings = {what: setting_as_json(what, value) for what, value in given.items() if value is not KEEP}
     id: int = ask(alias(using), SQL, (checked_text(name, "name"), to_json(settings, "settings")))[0][0]  # noqa: A001  (as everywhere)
@@ -66,6 +69,8 @@ def setting_as_json(what: str, value: Any) -> Any:
     """Return the value of a setting as JSON. Raises InvalidMessage for a value of another type."""
     if what == "handlers":
         return handler_names(value)
+    if what == "forgive":
+        return boolean(value, what)
     if value is None and what != "release_burst":
         return None
     if what == "release_interval":

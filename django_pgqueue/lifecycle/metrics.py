@@ -8,9 +8,11 @@ from datetime import timedelta
 from django_pgqueue.lifecycle.arguments import optional_text
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import with_durations
 
 SQL = """
-SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead, oldest, newest, total
+SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead,
+    extract(epoch FROM oldest), extract(epoch FROM newest), total
 FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 """
 
@@ -46,6 +48,6 @@ def metrics(
     reads the archive: leave it out in frequent monitors. ``using``: database alias; default: the queue's.
     """
     return [
-        ChannelMetrics(*row)
+        ChannelMetrics(*with_durations(row, 8, 9))
         for row in call(alias(using), SQL, (optional_text(queue, "queue"), optional_text(channel, "channel"), totals))
     ]

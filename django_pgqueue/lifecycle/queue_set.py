@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import isfinite
 from typing import Literal
 
 from django_pgqueue.exceptions import InvalidMessage
@@ -28,6 +29,7 @@ def queue_set(
     rate: str | Keep | None = KEEP,
     fairness: Literal["turns", "share"] | Keep = KEEP,
     max_share: float | Keep | None = KEEP,
+    forgive: bool = False,
     using: str | None = None,
 ) -> None:
     """Change the settings of a whole queue; a setting that is not given stays as it is.
@@ -46,7 +48,8 @@ def queue_set(
     ``fairness``: ``turns`` serves the channels round robin; with ``share``, a channel has no turn while it holds its
     share of the leases of the queue, by weight, and another one waits. ``max_share``: the part of the slots of the live
     workers that one channel may hold, above 0 and up to 1, so that the rest is free for others; None: no limit.
-    ``using``: database alias; default: the queue's.
+    ``forgive``: True ends the debt of the rate, which messages have left that cost more than its burst. ``using``:
+    database alias; default: the queue's.
 
     Raises ChannelNotFound for a queue without channels; InvalidMessage for a value that is not allowed.
     """
@@ -60,6 +63,7 @@ def queue_set(
         "max_concurrency": max_concurrency,
         "fairness": fairness,
         "max_share": checked_part(max_share),
+        "forgive": boolean(forgive, "forgive") or KEEP,
     } | rate_as_json(rate)
     settings = {name: value for name, value in given.items() if value is not KEEP}
     if "max_concurrency" in settings:
@@ -86,7 +90,9 @@ def rate_as_json(rate: str | Keep | None) -> dict[str, object]:
 
 
 def checked_part(value: float | Keep | None) -> float | Keep | None:
-    """Return a part of a whole. Raises InvalidMessage for a value that is no number."""
-    if value is not None and value is not KEEP and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    """Return a part of a whole. Raises InvalidMessage for a value that is no number, as NaN."""
+    if isinstance(value, Keep) or value is None:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise InvalidMessage(f"max_share takes a number or None, not {value!r}", hint="Give a part such as 0.75.")
     return value

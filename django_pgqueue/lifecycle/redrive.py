@@ -14,10 +14,12 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal_letters
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import ask
+from django_pgqueue.sql.values import json_texts, plain_texts
 
 SQL = """
 SELECT old_id, new_id, refusal FROM pgqueue_redrive(
-    %s::bigint[], %s::text, %s::jsonb, %s::jsonb[], %s::timestamptz[], %s::interval)
+    %s::bigint[], %s::text, %s::jsonb, string_to_array(%s::text, chr(31), '')::jsonb[],
+    string_to_array(%s::text, ',', '')::timestamptz[], %s::interval)
 """
 
 
@@ -47,7 +49,9 @@ def redrive(
     due = None if times is None else [aware(at, "times") for at in times]
     if codecs.current() is not None and (one, texts, optional_text(channel, "channel")) != (None, None, None):
         one, texts = None, seal_letters(asked, channel, texts or [one] * len(asked), database)
-    given = (asked, optional_text(channel, "channel"), one, texts, due, settings.ENQUEUE_WAIT)
+    written = None if texts is None else json_texts(texts)
+    moments = None if due is None else plain_texts(due, datetime.isoformat)
+    given = (asked, optional_text(channel, "channel"), one, written, moments, settings.ENQUEUE_WAIT)
     return dict(ask(database, SQL, given))
 
 

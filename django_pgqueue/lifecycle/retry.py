@@ -15,10 +15,13 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import seal, seal_errors
 from django_pgqueue.outcomes import KEEP
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import duration_text, json_texts, plain_texts
 
 SQL = (
-    "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], %s::interval[], "
-    "%s::text, %s::boolean, p_states => %s::jsonb[], p_ran_seconds => %s::double precision[])"
+    "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], "
+    "string_to_array(%s::text, ',', '')::interval[], %s::text, %s::boolean, "
+    "p_states => string_to_array(%s::text, chr(31), '')::jsonb[], "
+    "p_ran_seconds => string_to_array(%s::text, ',', '')::double precision[])"
 )
 
 
@@ -57,10 +60,10 @@ def retry(
     if not 1 <= len(checked_text(reason, "reason")) <= 200:
         raise InvalidMessage("the reason of a dead letter takes 1 to 200 characters")
     ids, tokens = lease_columns(failed)
-    pauses = None if delays is None else [checked_duration(delay, "delay") for delay in delays]
+    pauses = None if delays is None else plain_texts([checked_duration(d, "delay") for d in delays], duration_text)
     database = alias(using)
     texts = [to_json(error, "error") for error in seal_errors(failed, errors, database)]
-    saved = None if states is None else seal(failed, [state_as_json(state) for state in states], database)
+    saved = None if states is None else json_texts(seal(failed, [state_as_json(each) for each in states], database))
     ran = seconds_array(ran_seconds, len(failed))
     given = (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved, ran)
     return dict(call(database, SQL, given))

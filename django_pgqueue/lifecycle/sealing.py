@@ -20,7 +20,8 @@ WHERE m.id = %s::bigint
 """
 LETTERS = """
 SELECT d.id, d.queue, d.channel, d.payload,
-    d.state ? '$codec' OR coalesce(substring(d.body FROM 1 FOR 15) = '\\x00706771756575653a636f64656300', false)
+    d.state ? '$codec' OR coalesce(
+        substring(d.body FROM 1 FOR 15) = decode('00706771756575653a636f64656300', 'hex'), false)
 FROM pgqueue_dead_letter AS d
 WHERE d.id = ANY (%s::bigint[])
 """

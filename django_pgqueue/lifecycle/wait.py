@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.values import duration_of
 
 
 def wait(worker: str, queues: Iterable[str], duration: timedelta, *, using: str | None = None) -> None:
@@ -32,6 +33,5 @@ def next_due(queues: Iterable[str], *, using: str | None = None) -> timedelta | 
 
     None: no channel waits for its rate. Zero or less: dequeue now.
     """
-    due: timedelta | None
-    [(due,)] = call(alias(using), "SELECT pgqueue_next_due(%s::text[])", (list(queues),))
-    return due
+    [(due,)] = call(alias(using), "SELECT extract(epoch FROM pgqueue_next_due(%s::text[]))", (list(queues),))
+    return duration_of(due)

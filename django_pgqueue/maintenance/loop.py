@@ -20,6 +20,7 @@ from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
+from django_pgqueue.sql.pinned import pin_settings
 from django_pgqueue.sql.stall import ANSWER_SECONDS, LONGEST_ANSWER_SECONDS, AnswerTimeout, limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.maintenance")
@@ -90,6 +91,7 @@ class Rounds:
         connection = connections[self._using] = connections[self._using].copy()
         connection.settings_dict["OPTIONS"].pop("pool", None)
         limit_answer_time(connection, self._answer_timeout)
+        pin_settings(connection)
         try:
             rest = 0.0
             while not stopped.wait(rest):

@@ -19,6 +19,8 @@ from django_pgqueue.models import Channel, Queue
 from django_pgqueue.redaction import printable
 from django_pgqueue.sql.call import call, primary
 
+FORGIVEN = ["its debt is forgiven"]
+
 
 class ActingCommand(BaseCommand):
     """Run a command with ``--dry-run``, ``--format`` and ``--database``. Exit status 0: all was done; 1: not all, or
@@ -39,6 +41,12 @@ class ActingCommand(BaseCommand):
     def answer(self, form: str, text: str, facts: dict[str, Any]) -> None:
         """Write the answer: ``text``, or with the format json ``facts`` as an object in one line."""
         self.stdout.write(json.dumps({"version": 1, **facts}, default=str) if form == "json" else printable(text))
+
+
+def add_forgive(parser: CommandParser) -> None:
+    """Add --forgive to a command that sets a rate."""
+    text = "end the debt of the rate, which messages have left that cost more than its burst"
+    parser.add_argument("--forgive", action="store_true", help=text)
 
 
 @contextmanager

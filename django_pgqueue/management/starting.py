@@ -9,9 +9,11 @@ from django.core.management.base import CommandError
 from django.db import Error
 
 from django_pgqueue.checks.migrated import find_schema_problem
+from django_pgqueue.checks.rights import grant_command, missing_rights, own_role, rights_text
 from django_pgqueue.lifecycle.queue_names import queue_names
 from django_pgqueue.models import Queue, Schedule
 from django_pgqueue.sql.call import primary
+from django_pgqueue.sql.roles import SERVING, WORKER
 from django_pgqueue.worker.options import ALL
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -39,18 +41,39 @@ def chosen_queues(queues: list[str] | None, excluded: list[str] | None) -> tuple
 
 
 def check_database(using: str, queues: tuple[str, ...]) -> None:
-    """Raise CommandError if the database is not the queue's or not migrated, and warn of ``queues`` without a channel.
+    """Raise CommandError if the database is not the queue's or not migrated, or the role may not settle messages.
 
-    A server that does not answer is only logged: the worker waits for it, as it does during a later outage.
+    Other rights of a worker that the role lacks, and ``queues`` without a channel, are logged as warnings. A server
+    that does not answer is only logged: the worker waits for it, as it does during a later outage.
     """
     try:
         found = find_schema_problem(using)
         if found is not None:
             raise CommandError(f"{found.problem} {found.action}")
+        check_rights(using)
         warn_of_unknown(queues, using)
     except Error as error:
         extra = {"event": "database_awaited"}
         logger.warning("the database %r does not answer; waiting for it: %s", using, primary(error), extra=extra)
+
+
+def check_rights(using: str) -> None:
+    """Raise CommandError if the role of this connection lacks a right without which no message can be settled.
+
+    Other rights of a worker that it lacks are logged.
+    """
+    role = own_role(using)
+    if role is None:
+        return
+    for kind in (SERVING, WORKER):
+        missing = missing_rights(kind, role, using)
+        if not missing:
+            continue
+        problem = f"The role {role!r} lacks {len(missing)} right(s) of a worker: {rights_text(missing)}."
+        action = f"As the owner of the tables, run {grant_command(kind, role)}."
+        if kind is SERVING:
+            raise CommandError(f"{problem} {action}")
+        logger.warning("%s %s", problem, action, extra={"event": "rights_missing"})
 
 
 def warn_of_unknown(queues: tuple[str, ...], using: str) -> None:

@@ -353,6 +353,10 @@ class Migration(migrations.Migration):
                 'permissions': [('pause_sharedlimit', 'Can pause and resume shared limits')],
             },
         ),
+        migrations.AddIndex(
+            model_name='sharedlimit',
+            index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['paused_until'], name='pgqueue_limit_paused_until'),
+        ),
         migrations.AddConstraint(
             model_name='sharedlimit',
             constraint=models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_limit_named'),

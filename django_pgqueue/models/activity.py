@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.counts import Counts
+from django_pgqueue.models.fields import Moment
 
 
 class Activity(models.Model):
@@ -15,13 +16,14 @@ class Activity(models.Model):
     queue.
 
     Queues have minutes for two hours and ten minutes for a day, channels ten minutes for two hours and hours for a day.
-    ``waits``, ``runs``: histograms of pgqueue_histogram, from due to leased and from leased to settled.
+    ``waits``, ``runs``: histograms of pgqueue_histogram, from due to the start of the last handler, and from there to
+    settled.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, null=True, db_collation="C")
     minutes = models.SmallIntegerField()
-    bucket_at = models.DateTimeField()
+    bucket_at = Moment()
     completed = models.BigIntegerField(help_text=_("Completed or popped."))
     cancelled = models.BigIntegerField(help_text=_("Cancelled, purged or dropped."))
     dead = models.BigIntegerField(help_text=_("Dead-lettered."))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from django_pgqueue.models.fields import Moment
+
 
 class Backlog(models.Model):
     """The result of the last count: messages by state, and dead letters that were not redriven.
@@ -19,7 +21,7 @@ class Backlog(models.Model):
     waiting_for_limit = models.BigIntegerField()
     waiting_for_order_key = models.BigIntegerField()
     dead = models.BigIntegerField()
-    oldest_at = models.DateTimeField(null=True)
+    oldest_at = Moment(null=True)
 
     class Meta:
         db_table = "pgqueue_backlog"

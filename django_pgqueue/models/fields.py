@@ -7,12 +7,15 @@ is sent.
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from psycopg.types.json import Jsonb
 
 from django_pgqueue.jsonb import to_json
+from django_pgqueue.sql.values import duration_of
 
 if TYPE_CHECKING:
     # For mypy, as for migrations, they are Django's fields.
@@ -31,10 +34,11 @@ else:
             name, _, args, kwargs = super().deconstruct()
             return name, f"django.db.models.{self.known_as}", args, kwargs
 
-    class _Clamped(_Tolerant):
-        """Read a value outside of ``bounds`` as the nearer bound, which every time zone can show."""
+    class Moment(_Tolerant, models.DateTimeField):
+        """Read a time outside of ``bounds`` as the nearer bound, which every time zone can show."""
 
-        bounds: tuple[str, str]
+        known_as = "DateTimeField"
+        bounds = ("0001-01-02 00:00+00", "9999-12-30 00:00+00")
 
         def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
             if compiler.query.distinct:  # With DISTINCT, PostgreSQL needs the very same expression in ORDER BY.
@@ -43,13 +47,21 @@ else:
             clamped = f"CASE WHEN {sql} < '{first}' THEN '{first}' WHEN {sql} > '{last}' THEN '{last}' ELSE {sql} END"
             return clamped, (*params, *params, *params)
 
-    class Moment(_Clamped, models.DateTimeField):
-        known_as = "DateTimeField"
-        bounds = ("0001-01-02 00:00+00", "9999-12-30 00:00+00")
+    class Span(_Tolerant, models.DurationField):
+        """Read a duration as a number, because psycopg reads only one ``IntervalStyle``, and one that is too long for
+        Python as the longest."""
 
-    class Span(_Clamped, models.DurationField):
         known_as = "DurationField"
-        bounds = ("-999999 days", "999999 days")
+        db_returning = False  # RETURNING would return the interval itself; each db_default has a default beside it
+
+        def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+            # A subquery returns the interval itself, and with DISTINCT it may be in ORDER BY.
+            if compiler.query.distinct or compiler.query.subquery:
+                return sql, params
+            return f"extract(epoch FROM {sql})", params
+
+        def from_db_value(self, value: Any, expression: Any, connection: Any) -> timedelta | None:
+            return duration_of(value) if isinstance(value, Decimal) else value
 
     class Json(_Tolerant, models.JSONField):
         """Read JSON that is too deep or has too long numbers for Python as text."""
@@ -62,10 +74,8 @@ else:
             except (ValueError, RecursionError):
                 return value
 
-    class MessageJson(_Tolerant, models.JSONField):
+    class MessageJson(Json):
         """Refuse on the client what ``enqueue`` refuses: an error of the server would quote a part of the value."""
-
-        known_as = "JSONField"
 
         def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
             adapted = super().get_db_prep_value(value, connection, prepared)

@@ -5,6 +5,14 @@ from __future__ import annotations
 from django.db import models
 
 from django_pgqueue.models.channel import Channel
+from django_pgqueue.models.fields import Moment
+
+
+class NoRows(models.Manager["Lane"]):
+    """Leave the rows out of ``dumpdata``, which reads the default manager: the messages make the lanes anew."""
+
+    def get_queryset(self) -> models.QuerySet[Lane]:
+        return super().get_queryset().none()
 
 
 class Lane(models.Model):
@@ -15,9 +23,12 @@ class Lane(models.Model):
     )
     seq = models.BigIntegerField()
     queue = models.CharField(max_length=100)
-    parked_until = models.DateTimeField(null=True)
+    parked_until = Moment(null=True)
     served = models.IntegerField()
     current_id = models.BigIntegerField(null=True)
+
+    dumped = NoRows()
+    objects = models.Manager["Lane"]()
 
     class Meta:
         managed = False

@@ -62,6 +62,12 @@ class SharedLimit(models.Model):
         ordering = ["name"]
         verbose_name = _("shared limit")
         verbose_name_plural = _("shared limits")
+        indexes = [
+            # pgqueue_tick looks for pauses that are over.
+            models.Index(
+                fields=["paused_until"], name="pgqueue_limit_paused_until", condition=Q(paused_until__isnull=False)
+            ),
+        ]
         constraints = [
             models.CheckConstraint(condition=~Q(name=""), name="pgqueue_limit_named"),
             models.CheckConstraint(

@@ -4,6 +4,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Moment
 
 
 class Worker(models.Model):
@@ -18,19 +19,19 @@ class Worker(models.Model):
     hostname = models.CharField(max_length=200)
     pid = models.IntegerField()
     queues = models.JSONField()
-    # The names of the handlers that it has; NULL for a worker of a release that does not report them.
+    # The names of the handlers that it has loaded; NULL until it has reported them, which a starting one has not.
     handlers = models.JSONField(null=True)
     concurrency = models.IntegerField()
     version = models.CharField(max_length=50)
-    started_at = models.DateTimeField(db_default=ClockTimestamp())
-    heartbeat_at = models.DateTimeField(db_default=ClockTimestamp())
+    started_at = Moment(db_default=ClockTimestamp())
+    heartbeat_at = Moment(db_default=ClockTimestamp())
 
     state = models.CharField(max_length=10, choices=State, default=State.RUNNING, db_default=State.RUNNING)
     supervisor = models.CharField(max_length=200, blank=True, default="", db_default="")
     running = models.JSONField(default=list, db_default=[])
     totals = models.JSONField(default=dict, db_default={})
     memory_bytes = models.BigIntegerField(null=True)
-    paused_at = models.DateTimeField(null=True)
+    paused_at = Moment(null=True)
     pause_reason = models.TextField(blank=True, default="", db_default="")
 
     class Meta:

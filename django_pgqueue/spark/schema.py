@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,10 @@ TEXT = pa.string()
 BYTES = pa.binary()
 TIME = pa.timestamp("us", tz="UTC")
 COUNTS = pa.map_(TEXT, BIG)
+
+# The days of the lake are those that the rules of a message allow. The day before and the day after exist in Python, as
+# do their times in each zone.
+FIRST_DAY, LAST_DAY = date(2, 1, 1), date(9998, 12, 31)
 
 POSTGRESQL = {
     BOOLEAN: "boolean",
@@ -61,10 +66,10 @@ class Column:
         if kind == "xid8":
             return f"{name}::text::bigint"
         if kind.startswith("timestamp"):
-            # Arrow has no infinity, and Python has no years beyond 9999.
+            # Arrow has no infinity, and Python no years before 1 and after 9999.
             return (
-                f"CASE WHEN {name} IS NOT NULL THEN greatest('0001-01-01 00:00:00+00', "
-                f"least('9999-12-31 23:59:59.999999+00', {name})) END"
+                f"CASE WHEN {name} IS NOT NULL THEN greatest('{FIRST_DAY} 00:00:00+00', "
+                f"least('{LAST_DAY} 23:59:59.999999+00', {name})) END"
             )
         if self.type == TEXT:
             return f"{name}::text"

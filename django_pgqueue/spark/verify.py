@@ -36,10 +36,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
     from django_pgqueue.spark.lake import ParquetLake
-    from django_pgqueue.spark.lake.history import committed_files
+    from django_pgqueue.spark.lake.history import check_commits, committed_files
     from django_pgqueue.spark.remedies import forget_missing, problem_of_file, remedies
 
     lake = ParquetLake.open(args.lake)
+    check_commits(lake)
     if args.forget_missing:
         print(forget_missing(lake, args.since))
     lake.settle()

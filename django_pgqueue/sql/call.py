@@ -17,6 +17,12 @@ SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config(
 DATA_EXCEPTION, LIMIT_EXCEEDED = "22", "54"
 CHECK_VIOLATION = "23514"
 UNDEFINED_FUNCTION, UNDEFINED_TABLE = "42883", "42P01"
+ARCHIVE = "pgqueue_archived_message"
+# How an error of each of the two names what is missing, in every language: a function has its arguments behind it.
+MISSING = {
+    UNDEFINED_FUNCTION: ("function", re.compile(r"\b(pgqueue_\w+)\(")),
+    UNDEFINED_TABLE: ("table", re.compile(r"\b(pgqueue_\w+)")),
+}
 
 
 def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -95,7 +101,8 @@ def translate(error: Exception) -> PgQueueError | None:
         return LeaseLost(message, hint=hint, ids=ids)
     if sqlstate in BY_SQLSTATE:
         return BY_SQLSTATE[sqlstate](message, hint=in_python(hint))
-    if sqlstate == CHECK_VIOLATION and message.startswith("no partition of relation"):
+    # Where a row has no partition, PostgreSQL names no constraint. Its message is in the language of lc_messages.
+    if sqlstate == CHECK_VIOLATION and not diagnostics.constraint_name and diagnostics.table_name == ARCHIVE:
         return PartitionMissing(
             "the archive has no partition for today; nothing was changed",
             hint="Run manage.py sweepqueue, or SELECT pgqueue_prune(), then settle again.",
@@ -126,14 +133,12 @@ def raise_known(error: Exception, using: str) -> NoReturn:
 def unmigrated_text(error: Exception, using: str) -> str:
     """Return what to do about an error that names a function or table of the queue which the database does not have;
     empty for any other error. ``using``: database alias."""
-    if getattr(error.__cause__, "sqlstate", None) not in (UNDEFINED_FUNCTION, UNDEFINED_TABLE):
+    kind, pattern = MISSING.get(getattr(error.__cause__, "sqlstate", None) or "", ("", None))
+    missing = pattern and pattern.search(primary(error))
+    if not missing:
         return ""
-    missing = re.match(r'(function|relation) "?(?:\w+\.)?(pgqueue_\w+)', primary(error))
-    if missing is None:
-        return ""
-    kind = "table" if missing[1] == "relation" else missing[1]
     return (
-        f"The database {using!r} does not have the {kind} {missing[2]} of this release: run manage.py migrate. If the "
+        f"The database {using!r} does not have the {kind} {missing[1]} of this release: run manage.py migrate. If the "
         'queue is in another database, name it in the setting DJANGO_PGQUEUE["DATABASE"].'
     )
 

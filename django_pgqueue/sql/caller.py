@@ -46,7 +46,9 @@ class CallerStatement:
         self._sql = sql
         number = itertools.count(1)
         self._numbered = re.sub("%s", lambda _: f"${next(number)}", sql).encode()
-        self._formats = [PyFormat.TEXT] * sql.count("%s")
+        # The text of bytes depends on standard_conforming_strings in psycopg, which would store them wrong.
+        casts = re.findall(r"%s(?:::(\w+))?", sql)
+        self._formats = [PyFormat.BINARY if cast == "bytea" else PyFormat.TEXT for cast in casts]
         self._runs: WeakKeyDictionary[psycopg.Connection[Any], int] = WeakKeyDictionary()
 
     def rows(self, using: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -86,7 +88,7 @@ class CallerStatement:
             if self._runs[session] != PREPARED:
                 prepare(session, self._name, self._numbered)
                 self._runs[session] = PREPARED
-            session.pgconn.send_query_prepared(self._name, given)
+            session.pgconn.send_query_prepared(self._name, given, transformer.formats)
             return [row[:-1] for row in answer_of(session, transformer)]
 
 

@@ -85,6 +85,12 @@ WORKER = ClientKind(
         *(TableRight(READ, table, "keep the limits that code declares") for table in ("limit", "limit_handler")),
     ),
 )  # fmt: skip
+# A worker without one of these rights would run messages again and again, and could not write their outcomes down.
+SERVING = ClientKind(
+    WORKER.name,
+    ("dequeue", "heartbeat", "complete", "defer", "defer_unknown", "retry", "dead_letter"),
+    tuple(right for right in WORKER.rights if right.table == "worker"),
+)
 READER = ClientKind(
     "reader",
     (

@@ -76,7 +76,7 @@ BEGIN
         JOIN pg_class AS c ON c.oid = d.adrelid
         JOIN pg_attribute AS a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
         WHERE c.relname LIKE 'pgqueue\\_%' AND pg_table_is_visible(c.oid)
-            AND pg_get_expr(d.adbin, d.adrelid) IN ('clock_timestamp()', '{before}.clock_timestamp()')
+            AND replace(pg_get_expr(d.adbin, d.adrelid), '"', '') IN ('clock_timestamp()', '{before}.clock_timestamp()')
     LOOP
         EXECUTE format(
             'ALTER TABLE %s ALTER COLUMN %I SET DEFAULT {after}.clock_timestamp()', v_item.relation, v_item.attname);

@@ -11,18 +11,23 @@ from typing import Any, TypeVar
 import psycopg
 from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg.errors import UndefinedColumn, UndefinedFunction, UndefinedTable
+from psycopg.errors import InsufficientPrivilege, UndefinedColumn, UndefinedFunction, UndefinedTable
 from psycopg.pq import TransactionStatus
 
 from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.sql.call import primary
+from django_pgqueue.exceptions import HandlerError
+from django_pgqueue.sql.call import call, primary
+from django_pgqueue.sql.pinned import pin_settings
 from django_pgqueue.sql.stall import limit_answer_time
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 # The errors of a lost, refused or restarting server, a failover to a replica, a deadlock or a timeout.
 TRANSIENT = (OperationalError, InterfaceError, InternalError)
+
+# The class of SQLSTATEs for missing rights, and for names that the database does not have.
+ACCESS_RULE_VIOLATION = "42"
 
 LISTENER = "listener"
 # Seconds to reach the server with the request to cancel a query.
@@ -61,11 +66,12 @@ def dedicate_connection(using: str) -> BaseDatabaseWrapper:
 
     ``using``: database alias. A thread that keeps its connection would take one from the pool for good. The connection
     has a limit for each answer of the server (:mod:`django_pgqueue.sql.stall`), so it is for short statements and not
-    for handlers.
+    for handlers. Its sessions have the isolation level that a dequeue needs (:mod:`django_pgqueue.sql.pinned`).
     """
     connections[using] = connection = without_pool(connections[using])
     without_query_log(connection)
     limit_answer_time(connection)
+    pin_settings(connection)
     return connection
 
 
@@ -116,22 +122,46 @@ def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
             logger.debug("a broken connection did not close", exc_info=True)
 
 
-def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> None:
+def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> HandlerError | None:
     """Close the connections with an open transaction, which rolls it back, and log the handler that left it.
 
     Otherwise the writes of the next handler would be lost with it. ``opened``: the answer of
     :func:`opened_connections`. ``deliveries``: those of the handler; empty for the connection that all async handlers
-    share, where the log line cannot name one.
+    share, where the log line cannot name one. Returns the error with which the handler fails if writes of it are lost.
     """
+    lost = None
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
         log_left_open(connection.alias, deliveries)
+        if has_written(connection):
+            lost = writes_lost(connection.alias)
         # As connect() does. Inside of an atomic block, Django would not connect again.
         connection.in_atomic_block = connection.needs_rollback = False
         connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
         with suppress(Error):
             connection.close()
+    return lost
+
+
+def writes_lost(alias: str) -> HandlerError:
+    """Return the error of a handler that wrote in a transaction on the database ``alias`` and did not commit it."""
+    return HandlerError(
+        f"The handler returned without ending the transaction that it had opened on {alias!r}: what it wrote there is "
+        "rolled back.",
+        hint="Use transaction.atomic() as a context manager, or commit, also after set_autocommit(False).",
+    )
+
+
+def has_written(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the open transaction has written anything, or is aborted and may have."""
+    if connection.vendor != "postgresql":
+        return True
+    try:
+        [(assigned,)] = call(connection.alias, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
+    except Error:
+        return True
+    return bool(assigned)
 
 
 def log_left_open(alias: str, deliveries: Sequence[Delivery]) -> None:
@@ -192,9 +222,30 @@ def recover(
             outage.retry_until_success(role, connection.ensure_connection, sleep=sleep)
 
 
-def is_missing(error: BaseException) -> bool:
-    """Return whether a table, a column or a function is missing in the database, so that a retry cannot help."""
-    return isinstance(error.__cause__, UndefinedTable | UndefinedColumn | UndefinedFunction)
+def is_misfit(error: BaseException) -> bool:
+    """Return whether the database lacks a right, a table, a column or a function that the statement needs.
+
+    Neither the message nor its handler is the cause, and only an operator can help: SQLSTATEs of the class 42.
+    """
+    return (getattr(error.__cause__, "sqlstate", None) or "").startswith(ACCESS_RULE_VIOLATION)
+
+
+def remedy(error: BaseException, using: str) -> str:
+    """Return the sentence that says what to do about a missing right, table, column or function; else an empty text.
+
+    ``using``: database alias; the error is of its connection in this thread.
+    """
+    match error.__cause__:
+        case InsufficientPrivilege():
+            session = connections[using].connection
+            role = "ROLE" if session is None else session.info.user
+            return (
+                " The worker starts nothing until the right is granted: manage.py queuegrants worker --role "
+                f"{role} --apply; with --check, it lists what the role lacks."
+            )
+        case UndefinedTable() | UndefinedColumn() | UndefinedFunction():
+            return " Is the database migrated? Run manage.py migrate."
+    return ""
 
 
 class Outage:
@@ -209,6 +260,8 @@ class Outage:
         self._extra = {"worker": name}
         self._lock = threading.Lock()
         self._failing: set[str] = set()
+        # Those of them whose statements the database cannot run before an operator helps.
+        self._misfits: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()
         self._error = ""
@@ -217,6 +270,15 @@ class Outage:
     def problem(self) -> str:
         """Return the last error text while the database fails, else an empty text."""
         return "" if self._calm.is_set() else self._error
+
+    @property
+    def misfit(self) -> bool:
+        """Return whether statements fail because the database lacks a right, a table, a column or a function."""
+        return bool(self._misfits)
+
+    def holds_up(self, role: str) -> bool:
+        """Return whether statements of another role than ``role`` fail for such a reason."""
+        return not self._misfits <= {role}
 
     @property
     def over(self) -> bool:
@@ -234,11 +296,12 @@ class Outage:
         """Record that a step of ``role`` failed with ``error``, and log the start of an outage.
 
         ``failures``: the number of failures in a row before this one. The first is logged as a broken connection,
-        which may only be old; an outage begins with the second, or when a table or function is missing.
+        which may only be old; an outage begins with the second, or when a right, a table or a function is missing.
         """
         text = primary(error)
-        if is_missing(error):
-            text += ". Is the database migrated? Run manage.py migrate."
+        misfit = is_misfit(error)
+        if misfit:
+            text = f"{text.rstrip('.')}.{remedy(error, self.using)}"
         elif not failures:
             if self._calm.is_set():
                 extra = {**self._extra, "event": "connection_lost"}
@@ -247,6 +310,7 @@ class Outage:
         with self._lock:
             first = not self._failing
             self._failing.add(role)
+            (self._misfits.add if misfit else self._misfits.discard)(role)
             self._error = text
             if self._failing != {LISTENER}:
                 self._calm.clear()
@@ -264,6 +328,7 @@ class Outage:
             return
         with self._lock:
             self._failing.discard(role)
+            self._misfits.discard(role)
             last = not self._failing
             if self._failing <= {LISTENER}:
                 self._calm.set()
@@ -276,19 +341,21 @@ class Outage:
         function: Callable[[], T],
         *,
         sleep: Callable[[float], bool],
-        on: tuple[type[Exception], ...] = (Error,),
+        on: Callable[[Exception], bool] = lambda error: isinstance(error, Error),
     ) -> T | None:
         """Call ``function`` until it succeeds, with a new connection and a growing pause after each failure.
 
         ``role``: the caller's name in log lines. ``sleep``: waits for a number of seconds, and returns True to stop.
-        ``on``: the exceptions that are retried; others are raised. Returns the value of ``function``, or None if
-        ``sleep`` asked to stop.
+        ``on``: returns whether an exception is retried; others are raised. Returns the value of ``function``, or None
+        if ``sleep`` asked to stop.
         """
         failures = 0
         while True:
             try:
                 answer = function()
-            except on as error:
+            except Exception as error:
+                if not on(error):
+                    raise
                 self.failed(role, error, failures)
                 connections[self.using].close()
                 if failures and sleep(pause(failures)):

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
+from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
@@ -90,7 +91,7 @@ class WorkerParts:
         self._deadlines = Deadlines(self._runs, grace=options.grace, crashed=self._crashed)
         runtime = self._make_runtime(middleware)
         buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
-        atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger)
+        atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger, outage=self._outage)
         performer = Performer(atomic, HandlerProcesses(options), find=middleware.find)
         self._slots = Slots(buffer, performer=performer, runtime=runtime)
         self._loop = AsyncRunner(
@@ -197,7 +198,7 @@ class WorkerParts:
         }
         return [
             SupervisorInbox(link, on=frames, on_gone=self._orphaned, crashed=self._crashed),
-            Reports(link, describe=self.describe, database_error=lambda: self._outage.problem, crashed=self._crashed),
+            Reports(link, describe=self.describe, outage=self._outage, crashed=self._crashed),
         ]
 
     def recycle(self, reason: str) -> None:
@@ -216,6 +217,7 @@ class WorkerParts:
             running=running_as_json(self.board.running()),
             totals=self.ledger.totals(),
             memory_bytes=memory_bytes(),
+            handlers=handlers.names(),
         )
 
     def _runs(self) -> Iterator[Run]:

@@ -1,4 +1,4 @@
-"""Hold the names of the queues that a worker serves: those of its options, or all that exist at the moment."""
+"""Hold the queues that a worker serves: those of its options, or all that exist at the moment."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ import math
 import time
 
 from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.models import Queue
 from django_pgqueue.worker.options import ALL, WorkerOptions
 
 
 class ServedQueues:
     """Hold the served queues for the producer and the registration.
 
-    ``names``: the names, without the excluded ones; any thread may read it. With ``*`` in the options,
-    :meth:`refresh` brings it up to date from the database.
+    ``names``: the names, without the excluded ones. ``by_share``: whether one of them serves its channels by share. Any
+    thread may read both; :meth:`refresh` brings them up to date from the database, the names with ``*`` in the options.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
         self._using = options.using
         self._excluded = frozenset(options.excluded)
         self._all = ALL in options.queues
+        self.by_share = False
         # A worker dequeues at least once in a poll interval, so it finds a new queue within two of them.
         self._interval = options.poll_interval.total_seconds() / 2
         self._refresh_at = -math.inf
         self.names = () if self._all else tuple(name for name in options.queues if name not in self._excluded)
 
     def refresh(self) -> None:
-        """Read the names of all queues, at most twice in a poll interval. Raises the database's error.
-
-        Does nothing if the options name the queues.
-        """
-        if self._all and time.monotonic() >= self._refresh_at:
+        """Read the queues, at most twice in a poll interval. Raises the database's error."""
+        if time.monotonic() < self._refresh_at:
+            return
+        if self._all:
             self.names = tuple(name for name in queue_names(using=self._using) if name not in self._excluded)
-            self._refresh_at = time.monotonic() + self._interval
+        shared = Queue.objects.using(self._using).filter(name__in=self.names, fairness="share")
+        self.by_share = shared.exists()
+        self._refresh_at = time.monotonic() + self._interval
 
     def serves(self, name: str) -> bool:
         """Return whether the worker serves this queue; with ``*``, also if ``names`` does not have it yet."""

@@ -24,6 +24,7 @@ from django_pgqueue import (
     limit_set,
     measure,
     queue_pause,
+    redrive,
     retry,
 )
 from django_pgqueue.models import Backlog, Schedule
@@ -35,6 +36,10 @@ from tests.support.moments import pass_time
 def test_before_the_first_measurement_it_says_so(admin_client: Client) -> None:
     connection.cursor().execute("DELETE FROM pgqueue_measurement")
     assert "There are no figures yet" in shown(look(admin_client))
+
+
+# A number of dead letters in red.
+MARKED = re.compile(r'"pgqueue-is-bad" title="3"')
 
 
 def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> None:
@@ -84,7 +89,27 @@ def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> 
     assert dead.count('class="action-select"') == 2
 
 
+def test_dead_letters_are_no_problem_any_more_once_they_are_redriven(admin_client: Client) -> None:
+    working()
+    letters = make_dead(3)
+    measure(AT_ONCE)
+    settled(minutes=1, completed=7, dead=3)
+    settled(minutes=10, completed=7, dead=3)
+    html = look(admin_client)
+    assert "In queue default 3 messages died within an hour (30 % of all)." in shown(html)
+    assert MARKED.search(html)
+    redrive([letter.id for letter in letters[1:]])
+    assert "In queue default 1 message died within an hour (10 % of all)." in shown(look(admin_client))
+    redrive(letters[0].id)
+    measure(AT_ONCE)
+    html = look(admin_client)
+    assert "died within an hour" not in shown(html)
+    assert "Nothing is wrong." in shown(html)
+    assert not MARKED.search(html)
+
+
 def test_the_dashboard_shows_problems_first(admin_client: Client) -> None:
+    make_dead()
     channel_set(channel="acme", max_concurrency=1)
     for _ in range(3):
         enqueue("h", channel="acme")

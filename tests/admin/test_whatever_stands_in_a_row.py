@@ -63,7 +63,7 @@ def rows() -> dict[str, Any]:
     sql("""
         DO $$ DECLARE r record; BEGIN
             FOR r IN SELECT conrelid::regclass AS t, conname FROM pg_constraint
-                WHERE contype = 'c' AND conrelid::regclass::text LIKE 'pgqueue%'
+                WHERE contype = 'c' AND conrelid IN (SELECT oid FROM pg_class WHERE relname LIKE 'pgqueue%')
             LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', r.t, r.conname); END LOOP;
         END $$""")
     return {

@@ -6,7 +6,17 @@ from datetime import timedelta
 import pytest
 from django.core.management import CommandError
 
-from django_pgqueue import Breaker, breaker_set, channel_set, dequeue, enqueue
+from django_pgqueue import (
+    Breaker,
+    NewMessage,
+    breaker_open,
+    breaker_set,
+    channel_set,
+    dequeue,
+    enqueue,
+    enqueue_many,
+)
+from django_pgqueue.doctor import examine
 from tests.support.commands import output_of
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +44,18 @@ def test_it_lists_opens_and_closes_a_breaker() -> None:
     assert run("close", "mail") == "The breaker of mail is closed."
 
     assert len(dequeue()) == 1
+
+
+def test_a_number_that_is_not_counted_to_the_end_says_so() -> None:
+    breaker_set("mail", Breaker(pause=timedelta(hours=1)))
+    breaker_open("mail")
+    enqueue_many(NewMessage(handler="mail") for _ in range(1_010))
+    for _ in range(50):
+        # Each sets some of them aside.
+        assert dequeue(limit=500) == []
+    assert " 1,000+ waiting, " in run("list")
+    [finding] = examine(only=["breaker_open"]).findings
+    assert "At least 1,000 message(s) wait for them." in finding.problem
 
 
 def test_one_of_a_channel_is_listed_while_it_is_open() -> None:

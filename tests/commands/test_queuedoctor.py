@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from django_pgqueue import channel_set, enqueue
+from django_pgqueue import Breaker, breaker_open, breaker_set, channel_set, enqueue
 from django_pgqueue.models import Worker
 from tests.support.commands import status_and_output_of
 from tests.support.moments import pass_time
@@ -104,3 +104,14 @@ def test_without_a_connection_it_says_so(nowhere: str, django_db_blocker: Any) -
     with django_db_blocker.unblock(), pytest.raises(CommandError, match="The database 'nowhere' refuses") as raised:
         run("--database", nowhere)
     assert raised.value.returncode == 3
+
+
+def test_one_finding_can_be_asked_for_by_its_code() -> None:
+    breaker_set("mail", Breaker())
+    breaker_open("mail")
+    enqueue("mail")
+    status, printed = run("--only", "breaker_open", "--format", "json")
+    assert [finding["code"] for finding in json.loads(printed)["findings"]] == ["breaker_open"]
+    assert status == 0
+    with pytest.raises(CommandError, match="'breaker_opened' is no examination and no finding"):
+        run("--only", "breaker_opened")

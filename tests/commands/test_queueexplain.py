@@ -35,6 +35,19 @@ def test_a_channel_is_explained_for_programs() -> None:
     assert reasons[1]["sentence"] == "Nothing of it is ready. Leased messages: 0."
 
 
+def test_a_channel_is_found_in_whatever_queue_it_is() -> None:
+    enqueue("h", channel="acme", queue="mails")
+    assert run("--channel", "acme").startswith("no_worker")
+    channel_set(channel="acme", queue="bulk")
+    channel_set(channel="other", queue="bulk")
+    printed = run("--channel", "acme")
+    assert [line.split()[0] for line in printed.splitlines()] == [
+        "bulk/acme:", "no_worker", "empty", "mails/acme:", "no_worker", "in_channel",
+    ]  # fmt: skip
+    reasons = json.loads(run("--channel", "acme", "--format", "json"))
+    assert {reason["queue"] for reason in reasons} == {"bulk", "mails"}
+
+
 def test_a_message_that_is_unknown_is_an_answer() -> None:
     assert run("--message", "123456789").startswith("unknown ")
 

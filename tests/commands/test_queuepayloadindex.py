@@ -47,7 +47,7 @@ def test_nothing_is_locked_for_long() -> None:
 
 def test_a_half_built_index_is_built_again() -> None:
     run("message", "archived_message")
-    [[partition]] = sql("SELECT min(inhrelid::regclass::text) FROM pg_inherits"
+    [[partition]] = sql("SELECT min(c.relname) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid"
                         " WHERE inhparent = 'pgqueue_archived_message'::regclass")  # fmt: skip
     sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_payload'::regclass")
     run("archived_message", "--drop")

@@ -80,3 +80,9 @@ def test_retention_takes_days_or_none() -> None:
             run("default", "--retention", wrong)
     with pytest.raises(CommandError, match="Give a setting"):
         run("default")
+
+
+@pytest.mark.parametrize("part", ["nan", "inf"])
+def test_a_share_that_is_no_number_is_refused(part: str) -> None:
+    with pytest.raises(CommandError, match=f"max_share takes a number or None, not {part}"):
+        run("default", "--max-share", part)

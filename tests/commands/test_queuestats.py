@@ -105,3 +105,6 @@ def test_mistakes_are_one_clear_line() -> None:
         run("--database", "elsewhere")
     with pytest.raises(CommandError, match="not between"):
         run("--watch", "0")
+    channel_set(channel="acme", queue="mails")
+    with pytest.raises(CommandError, match=r"There is no queue 'mail'\. Queues: default, mails\."):
+        run("--queue", "mail")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.concurrency.rates import HOUR, Rated, taken
+from tests.concurrency.rates import HOUR, UNBOUND, Rated, taken
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, drain, enqueue, limit_set, make_channel, set_queue, settle
 
@@ -57,6 +57,7 @@ def test_a_more_urgent_message_does_not_wait_for_the_tokens_of_another(session: 
 
 
 def test_a_message_that_costs_more_than_the_burst_waits_for_a_full_bucket(session: Session, rated: Rated) -> None:
+    session.execute(UNBOUND)
     rated(HOUR, 5)
     ids = [enqueue(session, "a", cost=cost) for cost in (1, 50)]
     assert taken(session) == ids[:1], "one token is missing"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from tests.concurrency.rates import HOUR, Rated, spend, taken
+from tests.concurrency.rates import HOUR, UNBOUND, Rated, spend, taken
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Connect, Session, column, one, together
 from tests.support.verbs import dequeue, enqueue, make_channel, set_queue, settle, tick
@@ -32,6 +32,7 @@ def test_a_debt_is_paid_before_the_next_message_starts(session: Session, rated: 
 
 def test_a_debt_is_forgotten_by_no_later_dequeue(session: Session, rated: Rated) -> None:
     """The time of the bucket is bounded, so that a shorter interval holds at once; the debt is not cut off by that."""
+    session.execute(UNBOUND)
     rated(HOUR, 2)
     enqueue(session, "a", cost=1000)
     enqueue(session, "a")
@@ -45,6 +46,7 @@ def test_a_debt_is_forgotten_by_no_later_dequeue(session: Session, rated: Rated)
 
 
 def test_a_cost_beyond_all_times_breaks_nothing(session: Session, rated: Rated) -> None:
+    session.execute(UNBOUND)
     rated("1 day", 1)
     enqueue(session, "a", cost=2**31 - 1)
     enqueue(session, "a")
@@ -58,6 +60,7 @@ def test_a_cost_beyond_all_times_breaks_nothing(session: Session, rated: Rated) 
 
 
 def test_the_next_turn_pays_what_a_message_cost_more(session: Session, rated: Rated) -> None:
+    session.execute(UNBOUND)
     rated(HOUR, 10)
     for _ in range(3):
         enqueue(session, "a")

@@ -1,4 +1,5 @@
-"""An enqueue waits for an open transaction that fills the same channel, but not for ever; then it says busy."""
+"""An enqueue waits for an open transaction that fills the same channel, or has enqueued the same dedupe key, but not
+for ever; then it says busy."""
 
 from __future__ import annotations
 
@@ -145,3 +146,118 @@ def test_a_call_that_waits_gets_the_room_that_a_rollback_leaves(
         wait_for_lock(session, waiting)
         filler.rollback()
         assert call.result(60) == "created"
+
+
+@pytest.fixture
+def claimer(session: Session, business: Session) -> Session:
+    """An open transaction that has enqueued the dedupe key k to the channel default, and does not end."""
+    make_channel(session, "free")
+    enqueue_in(business, dedupe_key="k")
+    return business
+
+
+def test_a_key_of_an_open_transaction_is_busy_and_the_writes_around_it_commit(
+    claimer: Session, connect: Callable[..., Session]
+) -> None:
+    with connect(options="-c lock_timeout=50s") as waiting:
+        enqueue_in(waiting, "free")
+        ask = "SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue('h', p_dedupe_key => 'k', p_wait => '50 ms')"
+        outcome, message = waiting.execute(ask).fetchone()
+        assert outcome == "busy"
+        assert message == (
+            'channel "default" of queue "default" is busy: an open transaction has enqueued the same dedupe key'
+        )
+        assert one(waiting, "SHOW lock_timeout") == "50s"
+        assert enqueue_in(waiting, dedupe_key="another key")
+        waiting.commit()
+        claimer.commit()
+        assert waiting.execute(ask).fetchone() == ("duplicate", None)
+
+
+def test_a_key_is_free_again_when_the_transaction_that_brought_it_is_rolled_back(
+    claimer: Session, session: Session, connect: Callable[..., Session]
+) -> None:
+    waiting = connect(autocommit=True, options="-c lock_timeout=60s")
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => 'k', p_wait => '60 s')"
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(one, waiting, ask)
+        wait_for_lock(session, waiting)
+        claimer.rollback()
+        assert call.result(60) == "created"
+
+
+def test_a_short_lock_timeout_makes_a_key_busy_sooner(claimer: Session, connect: Callable[..., Session]) -> None:
+    waiting = connect(autocommit=True, options="-c lock_timeout=10ms")
+    began_at = time.monotonic()
+    assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => 'k', p_wait => '60 s')") == "busy"
+    assert time.monotonic() - began_at < 30
+
+
+def test_one_key_of_many_that_is_busy_withholds_the_others_or_leaves_them_alone(
+    claimer: Session, connect: Callable[..., Session]
+) -> None:
+    waiting = connect(autocommit=True, options="-c lock_timeout=60s")
+    ask = (
+        "SELECT outcome FROM pgqueue_enqueue_many(ARRAY['h', 'h', 'h', 'h', 'h'], NULL, "
+        "p_dedupe_keys => ARRAY['a', 'k', 'a', NULL, 'k'], p_partial => %s, p_wait => '0.5 s')"
+    )
+    all_or_none = [row[0] for row in waiting.execute(ask, [False]).fetchall()]
+    assert all_or_none == ["withheld", "busy", "withheld", "withheld", "withheld"]
+    assert one(waiting, "SELECT count(*) FROM pgqueue_message") == 0
+    began_at = time.monotonic()
+    each = [row[0] for row in waiting.execute(ask, [True]).fetchall()]
+    assert each == ["created", "busy", "duplicate", "created", "busy"]
+    assert 0.5 <= time.monotonic() - began_at < 2
+    assert one(waiting, "SHOW lock_timeout") == "1min"
+
+
+def test_two_transactions_that_bring_two_keys_in_opposite_order_do_not_deadlock(
+    claimer: Session, session: Session, connect: Callable[..., Session]
+) -> None:
+    other = connect()
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => %s, p_wait => '60 s')"
+    assert one(other, ask, "l") == "created"
+    claimer.execute("SET LOCAL lock_timeout = '60s'")
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(one, claimer, ask, "l")
+        wait_for_lock(session, claimer)
+        outcomes = [one(other, ask, "k")]
+        other.commit()
+        outcomes.append(call.result(60))
+    claimer.commit()
+    assert outcomes[0] == "busy" or outcomes[1] == "busy"
+
+
+def test_a_message_that_a_full_channel_would_drop_stays_when_the_key_is_busy(
+    session: Session, business: Session, connect: Callable[..., Session]
+) -> None:
+    make_channel(session, "small")
+    enqueue_in(session, "small")
+    enqueue_in(business, "small", dedupe_key="k")
+    make_channel(connect(autocommit=True), "small", max_size=1, full_policy="drop_oldest")
+    waiting = connect(autocommit=True)
+    ask = (
+        "SELECT outcome, dropped_ids FROM pgqueue_enqueue('h', p_channel => 'small', p_dedupe_key => 'k', "
+        "p_wait => '10 ms')"
+    )
+    assert waiting.execute(ask).fetchone() == ("busy", None)
+    assert one(waiting, "SELECT count(*) FROM pgqueue_message") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_setting_of_the_project_bounds_the_wait_for_a_key(claimer: Session, settings) -> None:
+    settings.DJANGO_PGQUEUE = {"ENQUEUE_WAIT": timedelta(milliseconds=20)}
+    new = NewMessage(handler="h", dedupe_key="k")
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '60s'")
+        assert enqueue("h", channel="free").created
+        with pytest.raises(ChannelBusy, match="same dedupe key"):
+            enqueue("h", dedupe_key="k")
+        assert enqueue("h", dedupe_key="k", on_refused="return").outcome == "busy"
+        with pytest.raises(ChannelBusy, match=r"message 2 of 2: .* same dedupe key"):
+            enqueue_many([NewMessage(handler="h"), new])
+        assert [each.outcome for each in enqueue_many([new, NewMessage(handler="h")], on_refused="return")] == [
+            "busy",
+            "created",
+        ]

@@ -110,3 +110,17 @@ def test_an_interval_that_is_shortened_holds_at_once(session: Session) -> None:
         taken += len(dequeue(session, 5))
         session.execute("SELECT pg_sleep(0.002)")
     assert taken == 2
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("limits", ["{}", '{"max_concurrency": 90}'], ids=["turns", "queue with a limit"])
+def test_a_channel_whose_time_has_come_is_served_within_one_round(session: Session, limits: str, limit: int) -> None:
+    """With a burst of one, each round that passes is lost for the rate."""
+    session.execute("SELECT pgqueue_queue_set('default', %s)", [limits])
+    make_channel(session, "slow", release_interval="1 ms", release_burst=1)
+    make_channel(session, "busy")
+    fill(session, "slow", 20)
+    fill(session, "busy", 100)
+    for _ in range(10):
+        session.execute("SELECT pg_sleep(0.002)")
+        assert "slow" in {lease.channel for _ in range(2) for lease in dequeue(session, limit)}

@@ -35,6 +35,13 @@ class TestLanguage:
             assert translation.get_language() == "de"
         assert translation.get_language() == "en-us"
 
+    def test_the_language_of_a_message_wins_over_that_of_its_channel(self) -> None:
+        channel = replace(DELIVERY, channel_context={"language": "de"})
+        with language.restore(channel):
+            assert translation.get_language() == "de"
+        with language.restore(replace(channel, headers={"language": "fr"})):
+            assert translation.get_language() == "fr"
+
     def test_none_is_captured_while_translations_are_off(self) -> None:
         with translation.override(None):
             assert language.capture() == {}

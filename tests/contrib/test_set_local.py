@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.models import Group
 from django.db import DatabaseError, connection, connections, transaction
@@ -14,14 +15,15 @@ from django.test import override_settings
 from psycopg.sql import SQL, Identifier
 
 from django_pgqueue.contrib.context.set_local import restore, statement_brings
+from django_pgqueue.exceptions import HandlerError
 from tests.support.deliveries import DELIVERY
 
 ODD = 'it\'s 100% \\ "odd" %s'
 NOW = "SELECT current_setting('app.tenant', true)"
 
 
-def delivery(**headers: Any) -> Any:
-    return replace(DELIVERY, headers={"tenant": ODD} | headers)
+def delivery(**context: Any) -> Any:
+    return replace(DELIVERY, channel_context={"tenant": ODD} | context)
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +144,122 @@ def test_an_error_in_a_transaction_is_reported_as_it_is() -> None:
 def test_values_are_texts(value: Any, expected: str) -> None:
     with restore(delivery(tenant=value)):
         assert rows(NOW)[0][0] == expected
+
+
+def test_a_header_sets_nothing() -> None:
+    with restore(replace(delivery(), headers={"tenant": "other"})):
+        assert rows(NOW)[0][0] == ODD
+    with restore(replace(DELIVERY, headers={"tenant": "other"})):
+        assert rows(NOW)[0][0] == ""
+
+
+@override_settings(DJANGO_PGQUEUE={"SET_LOCAL": {"app.tenant": "tenant", "role": "role"}})
+@pytest.mark.parametrize("headers", [{}, {"role": "pg_monitor"}, {"role": ""}])
+def test_a_channel_without_a_role_has_none_whatever_the_headers_say(headers: dict[str, Any]) -> None:
+    with (
+        pytest.raises(HandlerError, match="channel 'default' has no 'role'"),
+        restore(replace(delivery(), headers=headers)),
+    ):
+        pass
+
+
+@override_settings(
+    DJANGO_PGQUEUE={"SET_LOCAL": {"app.tenant": "tenant", "app.user": "user"}, "SET_LOCAL_HEADERS": ["user"]}
+)
+def test_a_key_that_headers_may_set_is_the_only_one() -> None:
+    with restore(replace(delivery(user="nobody"), headers={"tenant": "other", "user": "ada"})):
+        assert rows("SELECT current_setting('app.tenant'), current_setting('app.user')") == [(ODD, "ada")]
+    with restore(delivery(user="nobody")):
+        assert rows("SELECT current_setting('app.user')") == [("nobody",)]
+
+
+COPY = "COPY (SELECT current_setting('app.tenant', true)) TO STDOUT"
+
+
+def copied(cursor: Any) -> str:
+    with cursor.copy(COPY) as copy:
+        [row] = copy.rows()
+    return str(row[0]).replace("\\\\", "\\")
+
+
+def by_django_copy() -> str:
+    with connection.cursor() as cursor:
+        return copied(cursor)
+
+
+def by_django_stream() -> str:
+    with connection.cursor() as cursor:
+        [(value,)] = cursor.stream(NOW)
+    return str(value)
+
+
+def by_django_callproc() -> str:
+    with connection.cursor() as cursor:
+        cursor.callproc("current_setting", ["app.tenant", True])
+        return str(cursor.fetchone()[0])
+
+
+def by_psycopg_copy() -> str:
+    with connection.connection.cursor() as cursor:
+        return copied(cursor)
+
+
+def by_psycopg_cursor() -> str:
+    with connection.connection.cursor() as cursor:
+        return str(cursor.execute(f"{NOW}, %s", ["50%"]).fetchone()[0])
+
+
+def by_psycopg_connection() -> str:
+    return str(connection.connection.execute(NOW).fetchone()[0])
+
+
+def by_psycopg_executemany() -> str:
+    with connection.connection.cursor() as cursor:
+        cursor.executemany(f"{NOW}, %s", [("1",), ("2",)], returning=True)
+        return str(cursor.fetchone()[0])
+
+
+WAYS = [
+    by_django_copy, by_django_stream, by_django_callproc, by_psycopg_copy, by_psycopg_cursor, by_psycopg_connection,
+    by_psycopg_executemany,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["autocommit", "transaction"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["open connection", "new connection"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_statement_past_the_wrappers_of_django_has_the_settings_too(
+    way: Callable[[], str], fresh: bool, within: bool
+) -> None:
+    connection.ensure_connection()
+    with restore(delivery()):
+        if fresh:
+            connection.close()
+            connection.ensure_connection()
+        if within:
+            with transaction.atomic():
+                assert way() == ODD
+                assert way() == ODD
+        else:
+            assert way() == ODD
+    assert left() == ""
+    assert way() in ("", "None")
+
+
+def test_a_stream_that_is_not_read_to_its_end_leaves_nothing() -> None:
+    with restore(delivery()), connection.cursor() as cursor:
+        for value in cursor.stream("SELECT current_setting('app.tenant') FROM generate_series(1, 1000)"):
+            assert value == (ODD,)
+            break
+    assert left() == ""
+
+
+def test_a_copy_that_fails_is_reported_as_it_is() -> None:
+    with restore(delivery()), connection.cursor() as cursor:
+        with pytest.raises(psycopg.errors.UndefinedTable), cursor.copy("COPY nowhere TO STDOUT") as copy:
+            copy.read()
+        assert copied(cursor) == ODD
+    assert left() == ""
 
 
 def test_outside_of_handlers_statements_are_as_they_were(django_assert_num_queries: Any) -> None:

@@ -59,13 +59,23 @@ def test_the_tutorial_of_a_tenant_can_be_followed_from_an_empty_folder(newcomer:
     newcomer.follow(blocks(REPOSITORY / page), page)
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=name)
+def test_a_tutorial_stops_the_private_server_that_it_starts(page: Path) -> None:
+    followed = [block for block in blocks(page) if "no-run" not in block.words]
+    if any("django_pgqueue.embedded" in block.text for block in followed):
+        assert "$ python manage.py embeddedpg stop" in followed[-1].text
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> None:
     page = "docs/tutorials/archive-to-report.md"
     newcomer.follow(blocks(REPOSITORY / page), page)
 
-    assert "<svg" in (newcomer.folder / "report.html").read_text()
+    report = (newcomer.folder / "report.html").read_text()
+    assert "<svg" in report
+    [error] = re.findall(r"\*Retries by error\* says `(.+?)`", (REPOSITORY / page).read_text())
+    assert re.search(rf"(?<![\w.]){re.escape(error)}: [1-9]", report), "the error as the page of the tutorial names it"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from django.db import connection
 
 from django_pgqueue import exceptions
 from django_pgqueue.conf import DEFAULTS
-from django_pgqueue.doctor import EXAMINATIONS
+from django_pgqueue.doctor import CODES, EXAMINATIONS
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
@@ -160,9 +160,17 @@ def test_every_finding_is_there() -> None:
     assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", on_page))
 
 
+def test_every_finding_can_be_asked_for_by_its_code() -> None:
+    on_page = section(page("docs/reference/doctor.md"), "Findings")
+    rows = re.findall(r"^\| (`[^|]+) \| (\w+) \|", on_page, re.MULTILINE)
+    found = {(code, name) for cell, name in rows if name != "any" for code in re.findall(r"`([a-z_]+)`", cell)}
+
+    assert found == {(code, name) for name, codes in CODES.items() for code in codes}
+
+
 def test_every_examination_can_be_asked_for_alone() -> None:
     on_page = section(page("docs/reference/commands.md"), "queuedoctor")
-    [only] = re.findall(r"^\| `--only NAME` \| (.*)", on_page, re.MULTILINE)
+    [only] = re.findall(r"^\| `--only NAME` \| .*Examinations: (.*)", on_page, re.MULTILINE)
 
     assert re.findall(r"`(\w+)`", only) == list(EXAMINATIONS)
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from django_pgqueue import channel_set, dequeue, enqueue, handlers
-from django_pgqueue.models import Worker
+from django_pgqueue.models import Schedule, Worker
 from tests.doctor.conftest import Examine
 from tests.support.moments import pass_time
 from tests.support.workers import make_worker
@@ -40,6 +40,13 @@ def test_a_worker_that_does_not_say_what_it_has_may_have_any(found: Examine) -> 
     assert found("handlers") == {}
 
 
+def test_a_process_that_is_starting_hides_nothing(found: Examine) -> None:
+    make_worker("running", handlers=["mail.send"])
+    make_worker("starting", handlers=None, state="starting")
+    enqueue("mail.remind")
+    assert found("handlers").keys() == {"unknown_handler"}
+
+
 def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: Examine) -> None:
     handlers.handler("mail.send")(lambda delivery: None)
     try:
@@ -67,3 +74,14 @@ def test_a_bounded_number_of_messages_is_looked_at(found: Examine) -> None:
         enqueue(f"h{number}")
         pass_time(minutes=1)
     assert found("handlers", most=3)["unknown_handler"].facts["messages"] == 3
+
+
+def test_the_schedules_of_a_handler_that_is_gone_are_named(found: Examine) -> None:
+    make_worker("w", handlers=["mail.send"])
+    for name, handler, enabled in (("nightly", "gone", True), ("off", "gone", False), ("other", "mail.send", True)):
+        Schedule.objects.create(name=name, handler=handler, cron="0 1 * * *", enabled=enabled)
+    enqueue("gone")
+    finding = found("handlers")["unknown_handler"]
+    assert finding.facts["schedules"] == ["nightly"]
+    assert finding.problem.endswith("Schedules enqueue them again and again: nightly.")
+    assert "queueschedule remove NAME" in finding.action

@@ -24,6 +24,22 @@ def test_a_worker_that_was_not_heard_of(found: Examine) -> None:
     assert found("housekeeping") == {}
 
 
+def test_a_worker_that_gives_many_messages_back(found: Examine) -> None:
+    worker = Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
+    for totals, expected in (
+        ({"completed": 4000, "lease_lost": 9, "given_back": 1000}, True),
+        ({"completed": 5000, "given_back": 1000}, False),
+        ({"completed": 10, "given_back": 999}, False),
+        ("made up", False),
+    ):
+        worker.totals = totals
+        worker.save()
+        assert ("given_back" in found("housekeeping")) is expected, totals
+    worker.totals = {"completed": 10, "retried": 5, "given_back": 2000}
+    worker.save()
+    assert found("housekeeping")["given_back"].facts == {"worker": "w", "messages": 2000, "settled": 15}
+
+
 def test_a_worker_that_is_paused(found: Examine) -> None:
     Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
     sql("UPDATE pgqueue_worker SET paused_at = clock_timestamp()")

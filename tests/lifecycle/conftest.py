@@ -42,7 +42,7 @@ def server_log(db: None) -> Iterator[list[str]]:
     warnings: list[str] = []
 
     def hear(diagnostic: Any) -> None:
-        if diagnostic.severity == "WARNING":
+        if diagnostic.severity_nonlocalized == "WARNING":
             warnings.append(diagnostic.message_primary)
 
     forget_warnings()

@@ -188,8 +188,8 @@ def test_a_thousand_at_once():
 def test_without_a_partition_nothing_is_cancelled():
     message = enqueue("h")
     [partition] = sql(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
-        " AND inhrelid::regclass::text LIKE %s",
+        "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname LIKE %s",
         "%" + sql("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")[0][0],
     )
     sql(f"DROP TABLE {partition[0]}")

@@ -120,7 +120,9 @@ def test_a_table_that_was_dropped_meanwhile_is_passed_by(tenant: str) -> None:
 
 
 def test_large_tables_are_read_in_ranges(tenant: str) -> None:
-    [(table,)] = sql("SELECT DISTINCT tableoid::regclass::text FROM pgqueue_archived_message")
+    [(table,)] = sql(
+        "SELECT DISTINCT c.relname FROM pgqueue_archived_message AS a JOIN pg_class AS c ON c.oid = a.tableoid"
+    )
     sql(
         f"""INSERT INTO {table} (id, queue, channel, handler, body, priority, attempts, max_attempts, created_at,
             dequeue_at, archived_at, outcome)

@@ -81,3 +81,18 @@ def test_no_call_waits_long_for_locks(tenant: str, connect: Connect) -> None:
     assert 1.9 < time.monotonic() - began < 10
     beside.rollback()
     assert erase(tenant).done
+
+
+def test_an_erase_ends_beside_a_producer_that_is_as_fast_as_it_is(tenant: str) -> None:
+    """Each call of this erase takes two messages, and meanwhile two come."""
+    ask = "SELECT reached::text FROM pgqueue_channel_erase('mails', %s, p_after => %s, p_limit => 2)"
+    reached = "{}"
+    for _call in range(50):
+        [(reached,)] = sql(ask, tenant, reached)
+        if "table" in reached:
+            break
+        for _message in range(2):
+            sql("SELECT pgqueue_enqueue('h', p_queue => 'mails', p_channel => %s)", tenant)
+    assert "table" in reached, "it has gone on to the other tables"
+    assert erase(tenant).done
+    assert grep(CANARY) == {}

@@ -12,6 +12,7 @@ import pytest
 from django_pgqueue import (
     Delivery,
     NewMessage,
+    cancel,
     channel_set,
     codecs,
     complete,
@@ -22,6 +23,7 @@ from django_pgqueue import (
     edit,
     enqueue,
     enqueue_many,
+    limit_set,
     peek,
     pop,
     redrive,
@@ -33,6 +35,7 @@ from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Schedule
 from django_pgqueue.testing import assert_enqueued
 from tests.support.codecs import SECRET, Toy
+from tests.support.markdown import DOCS, section
 from tests.support.messages import live, places
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
@@ -176,6 +179,48 @@ def test_an_enqueue_without_keys_stores_nothing(toy: Toy) -> None:
     with refused(CodecUnavailable):
         enqueue_many([NewMessage(handler="h", payload=1)])
     assert not Message.objects.exists()
+
+
+def plain_columns(table: str) -> set[str]:
+    """The columns in which the secret can be read."""
+    found = sql(
+        f"SELECT DISTINCT c.key FROM {table} AS t, jsonb_each_text(to_jsonb(t)) AS c WHERE position(%s IN c.value) > 0",
+        SECRET,
+    )
+    return {column for (column,) in found}
+
+
+def test_the_page_names_all_columns_that_stay_readable(toy: Toy) -> None:
+    """An application that puts the same personal data into everything it may write."""
+    words = {
+        "channel": "channel", "channel_name": "channel", "queue": "queue", "queue_name": "queue", "handler": "handler",
+        "headers": "headers", "dedupe_key": "**dedupe keys**", "order_key": "**order keys**", "worker": "worker",
+        "reason": "reason of a dead letter", "cancel_reason": "reason of a cancellation", "name": "schedule",
+        "context": "context of the channel", "limits": "shared limits",
+    }  # fmt: skip
+    limit_set(SECRET, max_concurrency=5)
+    channel_set(channel=SECRET, queue=SECRET, context={"key": "k", "secret": SECRET})
+    for number in range(3):
+        enqueue(
+            SECRET, SECRET, channel=SECRET, queue=SECRET, body=SECRET.encode(), headers={SECRET: SECRET},
+            dedupe_key=f"{SECRET} {number}", order_key=f"{SECRET} {number}", limits=[SECRET],
+        )  # fmt: skip
+    schedule = {"handler": SECRET, "payload": SECRET, "queue": SECRET, "channel": SECRET, "headers": {SECRET: SECRET}}
+    Schedule.objects.create(name=SECRET, cron="0 4 * * *", **schedule)
+    done, dead, cancelled = dequeue(queue=SECRET, limit=3, worker=SECRET)
+    cancel([cancelled.id], reason=SECRET)
+    readable = plain_columns("pgqueue_message")
+    defer(done, state=SECRET, delay=timedelta(0))
+    dead_letter(dead, reason=SECRET, details=SECRET)
+    [again] = dequeue(queue=SECRET, worker=SECRET)
+    complete([again, cancelled], results=[SECRET, SECRET])
+    for table in ("archived_message", "dead_letter", "schedule", "channel", "limit"):
+        readable |= plain_columns(f"pgqueue_{table}")
+
+    page = (DOCS / "how-to" / "encrypt-payloads.md").read_text()
+    plain = " ".join(row.split("|")[2] for row in section(page, "What is encrypted").splitlines() if row[:2] == "| ")
+    assert {"dedupe_key", "order_key", "cancel_reason", "worker", "reason"} <= readable
+    assert {column for column in readable if words.get(column, column) not in plain} == set()
 
 
 def test_edit_and_redrive_encode_what_they_are_given(toy: Toy) -> None:

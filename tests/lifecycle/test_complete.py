@@ -227,7 +227,8 @@ def test_without_a_partition_for_today_nothing_is_lost():
     channel_set(channel="default", max_concurrency=1)
     [delivery] = lease_messages()
     for (partition,) in sql(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
+        "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'pgqueue_archived_message'::regclass"
     ):
         sql(f"DROP TABLE {partition}")
     with refused(PartitionMissing, "no partition") as raised:

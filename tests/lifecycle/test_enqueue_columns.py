@@ -103,8 +103,10 @@ def test_the_server_reads_the_columns_as_they_were(seed: int) -> None:
     columns = columns_of(messages)
     assert columns is not None
     sent = SimpleNamespace(**dict(zip(Bound._fields, parameters(columns), strict=True)))
-    for text in ("handler", "channel", "queue", "dedupe_key"):
+    for text in ("handler", "channel", "queue"):
         assert sql("SELECT unnest(%s::text[])", getattr(sent, text)) == [(value,) for value in columns[text]]
+    keys = sql("SELECT jsonb_array_elements_text(%s::jsonb)", sent.dedupe_key)
+    assert keys == [(value,) for value in columns["dedupe_key"]]
     for json in ("payload", "headers"):
         array = "string_to_array(%s, chr(31), '')"
         assert sql(f"SELECT unnest({array})", getattr(sent, json)) == [(value,) for value in columns[json]]

@@ -72,6 +72,21 @@ def test_a_message_that_the_line_does_not_know_yet_is_reported(worker: Worker) -
     assert of_message(message) == ["arriving", "no_maintenance", "in_channel"]
 
 
+def test_a_channel_that_was_at_its_limit_is_known_to_the_line(worker: Worker) -> None:
+    channel_set(channel="default", release_interval=timedelta(minutes=10))
+    enqueue("h")
+    absorbed()
+    message = enqueue("h").id
+    absorbed()
+    assert len(dequeue()) == 1
+    assert "arriving" not in of_channel()
+    pass_time(minutes=11)
+    sql("UPDATE pgqueue_floor SET ticked_at = clock_timestamp()")
+    assert of_message(message) == of_channel() == ["parked", "in_channel"]
+    assert "has room now" in reason_of(message, "parked").sentence
+    assert [delivery.id for delivery in dequeue()] == [message]
+
+
 def test_without_a_worker_the_queue_is_not_served() -> None:
     message = enqueue("h").id
     assert of_message(message)[0] == of_channel()[0] == "no_worker"

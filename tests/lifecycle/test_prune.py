@@ -20,7 +20,8 @@ NOTHING = PruneCounts(
 
 def partitions() -> list[str]:
     found = sql(
-        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'pgqueue_archived_message'::regclass"
+        "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = 'pgqueue_archived_message'::regclass"
     )
     return sorted(name for (name,) in found)
 
@@ -48,7 +49,7 @@ def test_the_days_are_those_of_utc_whatever_the_zone_of_the_session(zone: str):
     prune()
     enqueue("h")
     complete(dequeue())
-    [(held,)] = sql("SELECT tableoid::regclass::text FROM pgqueue_archived_message")
+    [(held,)] = sql("SELECT c.relname FROM pgqueue_archived_message AS a JOIN pg_class AS c ON c.oid = a.tableoid")
     assert held == partitions()[0]
     assert held[-8:] == value("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")
 

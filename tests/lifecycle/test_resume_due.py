@@ -14,12 +14,15 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     explain_channel,
+    limit_pause,
+    limit_set,
     queue_pause,
     queue_resume,
     sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.models import Channel, Queue
+from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.models import Channel, Queue, SharedLimit
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
 
@@ -39,6 +42,18 @@ def test_a_channel_is_resumed_when_its_time_has_come():
     assert sweep().resumed == 1
     channel = Channel.objects.get()
     assert (channel.paused_at, channel.paused_until, channel.pause_reason) == (None, None, "")
+    assert len(dequeue()) == 1
+
+
+def test_a_pause_ends_with_the_next_tick_and_waits_for_no_sweep():
+    limit_set("api")
+    enqueue("h", limits=["api"])
+    channel_pause(channel="default", until=in_an_hour())
+    queue_pause(until=in_an_hour())
+    limit_pause("api", until=in_an_hour())
+    pass_time(hours=2)
+    SharedLimit.objects.update(paused_until=timezone.now() - timedelta(seconds=1))
+    tick()
     assert len(dequeue()) == 1
 
 

@@ -120,6 +120,18 @@ def test_commits_that_are_not_waited_for() -> None:
     assert list(of_database()) == ["pgqueue.W012"]
 
 
+@pytest.mark.django_db
+def test_another_isolation_level_is_reported() -> None:
+    sql("SET LOCAL default_transaction_isolation = 'repeatable read'")
+    assert "'read committed'" in of_database()["pgqueue.W028"].hint
+
+
+@pytest.mark.django_db
+def test_triggers_that_the_session_switches_off_are_reported() -> None:
+    sql("SET LOCAL session_replication_role = replica")
+    assert list(of_database()) == ["pgqueue.E028"]
+
+
 def test_checks_of_an_unmigrated_and_of_a_missing_server() -> None:
     """`check` works before `migrate` and reports risks of the server's settings; an unreachable one is not its task."""
     with temporary_cluster(settings={"autovacuum": "off"}) as cluster:

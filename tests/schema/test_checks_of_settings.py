@@ -40,6 +40,13 @@ from tests.support.paths import REPOSITORY
         ({"HANDLER_MIDDLEWARE": [7]}, "pgqueue.E003", "list of dotted paths"),
         ({"SET_LOCAL": {"app.tenant; DROP": "tenant"}}, "pgqueue.E003", "PostgreSQL's settings"),
         ({"SET_LOCAL": {"app.tenant": None}}, "pgqueue.E003", "PostgreSQL's settings"),
+        ({"SET_LOCAL_HEADERS": "tenant"}, "pgqueue.E003", "a list of keys"),
+        ({"SET_LOCAL_HEADERS": [None]}, "pgqueue.E003", "a list of keys"),
+        (
+            {"SET_LOCAL": {"app.tenant": "tenant", "role": "role"}, "SET_LOCAL_HEADERS": ["role"]},
+            "pgqueue.W005",
+            "PostgreSQL's role for its handler",
+        ),
         ({"HANDLER_MIDDLEWARE": ["nowhere.at_all"]}, "pgqueue.E009", "No module named 'nowhere'"),
         ({"ENQUEUE_CONTEXT": ["django_pgqueue.__version__"]}, "pgqueue.E009", "cannot be called"),
         ({"LAKE": 5}, "pgqueue.E003", "a path or None"),

@@ -147,7 +147,7 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None
 
 INLINED = {
     "pgqueue_alert_breaker": "SELECT a.* FROM pgqueue_message AS m, pgqueue_alert_breaker(m.handler, 1) AS a",
-    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, '-infinity', 1) AS a",
+    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, NULL, 1, '{}') AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
     "pgqueue_first_weights": "SELECT w.weight FROM pgqueue_first_weights('default', 1, 1, 8) AS w",
     "pgqueue_first_of_key": "SELECT f.* FROM pgqueue_first_of_key(1, 'invoice-7') AS f",
@@ -164,6 +164,7 @@ INLINED = {
     "pgqueue_live_leases": "SELECT l.* FROM pgqueue_live_leases('{1}') AS l",
     "pgqueue_redrive_time": "SELECT pgqueue_redrive_time(c, 'a', m.dequeue_at, 1, NULL, m.created_at) "
     "FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id",
+    "pgqueue_round": "SELECT r.round FROM pgqueue_round('default', 1, false, 1, 0, 1) AS r",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",
     "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "
     "NULL, m.max_attempts, m.backoff, m.backoff_factor, m.backoff_longest, m.dedupe_key) FROM pgqueue_message AS m",

@@ -134,6 +134,35 @@ def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
     assert one(empty, "SELECT count(*) FROM pgqueue_worker") == 0, "it took its row away"
 
 
+def test_the_check_names_the_rights_that_its_own_role_lacks(
+    empty: Session, roles: dict[str, str], environment: dict[str, str]
+) -> None:
+    signature = one(empty, "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pgqueue_complete'")
+    worker = roles["worker"]
+    try:
+        assert "pgqueue.W023" not in checked(environment, worker)
+        empty.execute(f"REVOKE EXECUTE ON FUNCTION {signature} FROM {worker}")
+        told = checked(environment, worker)
+    finally:
+        empty.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {worker}")
+    assert "lacks 1 right(s) of a worker: EXECUTE on pgqueue_complete" in told
+    assert f"manage.py queuegrants worker --role {worker} --apply" in told
+
+
+def checked(environment: dict[str, str], role: str) -> str:
+    """Return what `manage.py check --database default` says to this role."""
+    done = subprocess.run(
+        [sys.executable, "-m", "django", "check", "--database", "default"],
+        env={
+            **environment,
+            "DATABASE_URL": as_role(environment["DATABASE_URL"], role),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")]),
+        },
+        cwd=REPOSITORY, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
 def as_role(url: str, role: str) -> str:
     return f"{url}&user={role}&password={PASSWORD}"
 

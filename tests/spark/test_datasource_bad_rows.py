@@ -3,15 +3,27 @@
 # ruff: noqa: F811  (fixtures that are imported are arguments)
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from django_pgqueue.spark.datasource import encoding
+from django_pgqueue.spark.datasource.bad_rows import PLACE
 from django_pgqueue.spark.datasource.encoding import RowEncoder
 from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows
 from django_pgqueue.spark.errors import PipelineError
@@ -54,8 +66,8 @@ def test_a_job_names_the_bad_rows_of_all_tasks_with_file_and_reason_and_enqueues
     with pytest.raises(Exception, match="2 rows cannot be enqueued, so nothing was enqueued:") as caught:
         write(frame, dsn)
 
-    assert "(a.txt), payload: invalid input syntax for type json" in str(caught.value)
-    assert "(b.txt), payload: unsupported Unicode escape sequence" in str(caught.value)
+    assert "(a.txt), payload: it is no JSON" in str(caught.value)
+    assert "(b.txt), payload: it has a character that PostgreSQL does not store" in str(caught.value)
     assert "canary77" not in str(caught.value)
     assert (messages(database), ledger(database), stages(database)) == ([], [], 0)
 
@@ -79,10 +91,10 @@ def test_bad_rows_that_are_collected_are_in_the_ledger_and_all_others_are_enqueu
     assert one(database, "SELECT bad_rows FROM pgqueue_ingest") == [
         {"partition": partition, "row": row, "origin": f"row {n}", "column": column, "problem": problem}
         for partition, row, n, column, problem in [
-            (0, 8, 7, "payload", "invalid input syntax for type json"),
-            (0, 9, 8, "payload", "invalid input syntax for type json"),
-            (1, 51, 150, "channel", '"nowhere" does not exist in queue "default"'),
-            (1, 100, 199, "payload", "invalid input syntax for type json"),
+            (0, 8, 7, "payload", "it is no JSON"),
+            (0, 9, 8, "payload", "it is no JSON"),
+            (1, 51, 150, "channel", "its queue has no such channel"),
+            (1, 100, 199, "payload", "it is no JSON"),
         ]
     ]
     assert stages(database) == 0
@@ -141,6 +153,74 @@ def test_values_without_a_form_in_json_are_bad_rows_and_their_neighbours_are_not
     assert [(row.row, row.column) for row in staged.bad] == [(1, "payload"), (4, "payload"), (7, "payload")]
     assert "it is no JSON" in staged.bad[0].problem
     assert messages(database) == [1, 2, 4, 5]
+
+
+CANARY = "canary77"
+REPEATED = {
+    "payload": f'{{"a": {CANARY}}}',
+    "headers": f'"{CANARY}"',
+    "channel": CANARY,
+    "queue": CANARY,
+    "handler": CANARY * 30,
+    "dedupe_key": CANARY * 30,
+    "order_key": CANARY * 30,
+    "limits": f'[1, "{CANARY}"]',
+}
+
+
+def test_no_report_of_a_bad_row_repeats_a_value(
+    source: Source, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["handler", *(name for name in REPEATED if name != "handler")]
+    schema = StructType([StructField(name, TEXT) for name in names])
+    rows = [{"payload": "{}"} | {name: value} for name, value in REPEATED.items()]
+    staged = stage(source, rows, schema, batch_rows=3)
+    BulkEnqueue(source, "job").ingest([staged], collect=True)
+
+    assert [row.row for row in staged.bad] == [*range(1, len(REPEATED) + 1)]
+    assert CANARY not in str([*map(str, staged.bad)]) + "".join(capsys.readouterr())
+    assert CANARY not in str(one(database, "SELECT bad_rows FROM pgqueue_ingest"))
+
+
+def test_the_place_of_a_bad_row_is_found_in_the_language_of_the_server() -> None:
+    for context in ("line 7, column payload: ", "Zeile 7, Spalte payload: ", "ligne 7, colonne payload : "):
+        place = PLACE.search(f"JSON data, line 1: {{\nCOPY pgqueue_stage_12, {context}«{{»")
+        assert place is not None
+        assert place.groups() == ("7", "payload")
+
+
+def test_a_map_that_has_a_key_twice_is_a_bad_row_and_its_key_is_not_repeated(
+    source: Source, database: Database
+) -> None:
+    schema = StructType([StructField("handler", TEXT), StructField("payload", MapType(TEXT, IntegerType()))])
+    staged = stage(source, [{"payload": [(CANARY, 1), (CANARY, 2)]}, {"payload": [("n", 1)]}], schema, batch_rows=2)
+    BulkEnqueue(source, "job").ingest([staged], collect=True)
+
+    assert [str(row) for row in staged.bad] == ["row 1 of partition 0, payload: a map or a struct has a key twice"]
+    assert messages(database) == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value"),
+    [
+        ("delay", DoubleType(), 9.87654321e18),
+        ("priority", LongType(), 98765432109876),
+        ("max_attempts", LongType(), 98765432109876),
+        ("cost", LongType(), -98765),
+        ("backoff_factor", DoubleType(), -98765.0),
+        ("dequeue_at", TimestampNTZType(), datetime(9999, 8, 7, 6, 5, 4)),  # noqa: DTZ001  (Spark's type has no zone)
+    ],
+)
+def test_a_number_or_a_time_that_is_refused_is_not_repeated(
+    source: Source, database: Database, column: str, kind: DataType, value: Any
+) -> None:
+    schema = StructType([StructField("handler", TEXT), StructField("payload", TEXT), StructField(column, kind)])
+    staged = stage(source, [{"payload": "{}", column: value}], schema, batch_rows=1)
+
+    [bad] = staged.bad
+    assert "9876" not in str(bad)
+    assert "9999-08" not in str(bad)
+    assert not {"[", '"'} & {*bad.problem}
 
 
 def test_a_row_that_is_too_long_is_a_bad_row(source: Source, database: Database) -> None:

@@ -98,6 +98,25 @@ def test_a_frame_is_enqueued_with_all_its_columns(spark: SparkSession, dsn: str,
     assert stages(database) == 0
 
 
+def test_order_keys_costs_and_limits_are_written_and_hold(spark: SparkSession, dsn: str, database: Database) -> None:
+    database.execute("""SELECT pgqueue_limit_set('api', '{"max_cost": 7}')""")
+    frame = numbers(
+        spark, 6, 1, order_key="IF(id < 3, 'account 1', NULL)", cost="IF(id >= 3, 3, NULL)",
+        limits="IF(id >= 3, array('api'), NULL)",
+    )  # fmt: skip
+    write(frame, dsn)
+    served = database.execute("SELECT (payload ->> 'n')::integer FROM pgqueue_dequeue(p_limit => 100)").fetchall()
+
+    assert [n for (n,) in served] == [0, 3, 4], "one message of the key, and a cost of 6 of 7"
+
+
+def test_limits_that_do_not_exist_fail_the_job(spark: SparkSession, dsn: str, database: Database) -> None:
+    with pytest.raises(Exception, match='there is no limit "nowhere"'):
+        write(numbers(spark, 2, 1, limits="""'["nowhere"]'"""), dsn)
+
+    assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
+
+
 def test_options_stand_for_columns_and_for_nulls(spark: SparkSession, dsn: str, database: Database) -> None:
     frame = numbers(spark, 4, 1, handler="IF(id < 2, NULL, 'own')", priority="CAST(NULL AS INT)")
     write(frame, dsn, handler="common", channel="default", delay="1h", max_attempts="2")

@@ -171,7 +171,7 @@ def test_every_column_is_as_the_database_says(source: Source, database: Database
     )  # fmt: skip
     export(source, lake)
 
-    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    first, last = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     for row, real in zip(lake_rows(lake), as_text(database, ARCHIVE), strict=True):
         assert row["created_at"] == first
         assert row["dequeue_at"] == last

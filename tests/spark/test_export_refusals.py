@@ -58,6 +58,33 @@ def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, 
     assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
 
 
+@pytest.mark.parametrize("lost", ["all commits", "the newest commit", "the folder of the commits"])
+def test_a_lake_that_has_lost_commits_is_refused_even_with_adopt_and_is_not_doubled(
+    source: Source, database: Database, lake: Path, lost: str
+) -> None:
+    for _ in range(3):
+        fill_archive(database, 10)
+        export(source, lake)
+    lose(lake, lost)
+    files = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
+
+    for adopt in (False, True):
+        with pytest.raises(PipelineError, match=r"commits.*from a backup"):
+            export(source, lake, ExportOptions(adopt=adopt))
+
+    assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == files
+    assert database.execute("SELECT count(*) FROM pgqueue_lake").fetchone() == (1,)
+
+
+def lose(lake: Path, lost: str) -> None:
+    """Lose commits as a restore of a part of the lake does."""
+    commits = [*sorted(lake.glob("_pgqueue/commits/*.json"))]
+    for path in commits[-1:] if lost == "the newest commit" else commits:
+        path.unlink()
+    if lost == "the folder of the commits":
+        commits[0].parent.rmdir()
+
+
 def test_the_database_learns_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     fill_dead_letters(database, 2)

@@ -21,6 +21,7 @@ from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.lake.history import merge_commits
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_compact import add
+from tests.spark.test_export_refusals import lose
 
 
 def first_file(lake: Path) -> Path:
@@ -168,6 +169,20 @@ def test_a_missing_commit_is_one_clear_line(verify: Any, lake: Path) -> None:
 
     assert status == 1
     assert "00000001.json is missing" in said
+
+
+@pytest.mark.parametrize("lost", ["all commits", "the newest commit", "the folder of the commits"])
+def test_a_lake_that_has_lost_commits_is_not_to_be_removed(verify: Any, lake: Path, lost: str) -> None:
+    lose(lake, lost)
+
+    status, said = verify()
+
+    assert status == 1
+    assert "from a backup" in said
+    assert "new lake" in said
+    assert "Remove the files" not in said, "they may be all that is left"
+    assert "the database 0" not in said
+    assert "Traceback" not in said
 
 
 def test_nothing_is_found_while_others_write_and_compact(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,11 @@ REST = (
         "the tests of the SQL on the other PostgreSQL of this machine",
         commands=(pytest("--pg=other", *SQL),),
     ),
+    Part(
+        "hostile",
+        "the tests of the verbs on a server with the settings, and the language, of another owner",
+        commands=(pytest("--hostile", "tests/lifecycle", "tests/concurrency/test_dequeue_wait.py"),),
+    ),
     *(
         Part(
             f"matrix-{python}",

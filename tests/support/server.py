@@ -8,11 +8,14 @@ With `-n 2`, each process of pytest-xdist has a cluster of its own, because some
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
+from unittest import mock
 
 import pytest
 
 from django_pgqueue.embedded import Binaries, Cluster, EmbeddedError, find_all, find_binaries, temporary_cluster
+from tests.support.hostile import HOSTILE, german_locale
 
 CLUSTER = pytest.StashKey[Cluster]()
 BINARIES = pytest.StashKey[Binaries]()
@@ -31,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="binaries of the throw-away cluster: auto takes the system's before the wheel's, other the wheel's where "
         "there are both and else runs nothing; unused when DATABASE_URL is set",
     )
+    parser.addoption(
+        "--hostile",
+        action="store_true",
+        help="run on a throw-away server with the settings of tests/support/hostile.py",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,7 +51,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     try:
         binaries = find_binaries(chosen(early_config))
         # Started by the first test that needs it; what pytest-django and subprocesses need is the address.
-        cluster = cleanup.enter_context(temporary_cluster(binaries=str(binaries.folder), start=False))
+        settings = HOSTILE if early_config.known_args_namespace.hostile else None
+        cluster = cleanup.enter_context(
+            temporary_cluster(binaries=str(binaries.folder), settings=settings, start=False)
+        )
     except EmbeddedError as error:
         raise pytest.UsageError(str(error)) from None
     early_config.stash[BINARIES] = binaries
@@ -90,7 +101,10 @@ def has_module(config: pytest.Config, name: str) -> bool:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     request: pytest.FixtureRequest, django_db_modify_db_settings_parallel_suffix: None
-) -> None:
-    """Starts the throw-away cluster before pytest-django makes the test database."""
-    if cluster := request.config.stash.get(CLUSTER, None):
-        cluster.start()
+) -> Iterator[None]:
+    """Starts the throw-away cluster before pytest-django makes the test database. Its sessions may speak German."""
+    with ExitStack() as stack:
+        if cluster := request.config.stash.get(CLUSTER, None):
+            with mock.patch.dict(os.environ, stack.enter_context(german_locale())):
+                cluster.start()
+        yield

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -187,6 +188,14 @@ def spawn(queue: None, environment: dict[str, str]) -> Iterator[Callable[..., Pr
     yield spawn
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def port() -> int:
+    """A free port for probes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def script(*steps: list[Any], handler: str = "scripted", **fields: Any) -> int:

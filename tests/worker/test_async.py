@@ -227,6 +227,21 @@ def test_slow_threads_do_not_keep_async_messages_waiting(start: Start, register:
     assert worker.ledger.totals()["retried"] == 0
 
 
+def test_an_async_handler_that_nothing_calls_makes_a_worker_give_nothing_back(start: Start, register: Register) -> None:
+    async def never(delivery: Delivery) -> None: ...
+
+    register("never", never)
+    scripts(30, ["await", "go"])
+    worker = start(concurrency=2)
+    eventually(lambda: worker._dispatch.running == 2)
+    time.sleep(1)  # time for what must not happen
+    assert sql("SELECT count(*), sum(attempts) FROM pgqueue_message WHERE status = 2") == [(2, 2)]
+    sql("INSERT INTO scripted_mark (name) VALUES ('go')")
+    eventually(lambda: ArchivedMessage.objects.count() == 30)
+    totals = worker.ledger.totals()
+    assert (totals["completed"], totals["deferred"], totals["given_back"]) == (30, 0, 0)
+
+
 def test_a_stopping_worker_waits_for_what_runs_and_gives_the_rest_back(start: Start, register: Register) -> None:
     started: list[int] = []
     go = asyncio.Event()

@@ -127,7 +127,7 @@ def test_a_worker_that_begins_to_listen_learns_which_breakers_are_open(start: St
     register("guarded", calls.thread, concurrency=1)
     breaker_set("guarded", Breaker(failures=100, pause=timedelta(hours=1)))
     enqueue_many([NewMessage(handler="guarded", max_attempts=1000) for _ in range(5)])
-    worker = start(concurrency=1, batch=10, listen="default")
+    worker = start(concurrency=1, once=True, batch=10, listen="default")
     try:
         eventually(lambda: Message.objects.filter(status=LEASED).count() == 5)
         sql("SET pgqueue.notify = off")
@@ -147,8 +147,8 @@ def test_a_worker_that_begins_to_listen_learns_which_breakers_are_open(start: St
 def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) -> None:
     register("guarded", lambda delivery: None)
     put: list[Any] = []
-    buffer = MagicMock(**{"withdraw.return_value": [], "most.return_value": 10})
-    loop = MagicMock(**{"withdraw.return_value": []})
+    buffer = MagicMock(**{"withdraw.return_value": [], "free.return_value": 10})
+    loop = MagicMock(**{"withdraw.return_value": [], "free.return_value": 10})
     dispatch = Dispatch(
         buffer,
         loop,

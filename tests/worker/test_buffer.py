@@ -39,7 +39,7 @@ def test_fast_handlers_get_messages_ahead_in_batches(make: Callable[..., Buffer]
     buffer.finished(buffer.take(), 0.001)
     # 44 are wanted; 3 wait. A dequeue is worth it, of a batch at most.
     assert buffer.room() == 10
-    buffer.put(deliveries(30))
+    buffer.put(deliveries(38))
     assert buffer.room() == 0, "too little room for another dequeue"
 
 
@@ -50,6 +50,31 @@ def test_slow_handlers_get_nothing_ahead(make: Callable[..., Buffer]) -> None:
     assert (None not in taken, buffer.room()) == (True, 0)
     buffer.finished(taken[0], 5.0)
     assert buffer.room() == 1
+
+
+def test_a_channel_that_has_nothing_here_starts_before_messages_that_were_leased_ahead(
+    make: Callable[..., Buffer],
+) -> None:
+    """A limit may let it have one message at a time; the others have more."""
+    buffer = make(concurrency=1)
+    ahead = deliveries(5, channel="busy")
+    limited = [replace(DELIVERY, id=number, channel="limited") for number in (6, 7)]
+    buffer.put(ahead)
+    assert buffer.take() == [ahead[0]]
+    buffer.put(limited)
+    assert [buffer.take() for _ in range(6)] == [[limited[0]], *([message] for message in ahead[1:]), [limited[1]]]
+
+
+def test_a_free_slot_gets_a_whole_batch_when_the_calls_before_took_batches(make: Callable[..., Buffer]) -> None:
+    buffer = make(concurrency=2, batch=100, together=30)
+    assert buffer.room() == 2, "it may be of another handler"
+    for _ in range(8):
+        buffer.put(deliveries(2))
+        buffer.finished(buffer.take(), 5.0)
+    assert buffer.room() == 60
+    buffer.put(deliveries(60))
+    assert [len(buffer.take()) for _ in range(2)] == [30, 30]
+    assert buffer.room() == 0, "both slots run, for long"
 
 
 def test_a_batch_leaves_work_to_the_other_slots(make: Callable[..., Buffer]) -> None:

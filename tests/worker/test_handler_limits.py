@@ -153,9 +153,9 @@ class TestLimits:
         limits, handler = HandlerLimits(keep=False), handlers.find("limited")
         [first, *_], _ = limits.split(self.messages(10))
         assert limits.start(handler, first)
-        limits.end(handler, 10, 0.1)
+        limits.end(handler, 10, 0.01)
         stay, back = limits.split(self.messages(100))
-        assert (len(stay), back) == (100, {}), "a message takes 0.01 s, so 10 × 20 may wait here"
+        assert (len(stay), back) == (100, {}), "a message takes 0.001 s, so 10 × 20 may wait here"
 
     def test_a_worker_that_works_everything_off_keeps_all(self, register: Register) -> None:
         register("limited", lambda delivery: None, concurrency=1)

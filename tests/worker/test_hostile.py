@@ -48,7 +48,9 @@ def test_whatever_is_raised_fails_one_message(spawn: Spawn, handler: str, name: 
     assert name in DeadLetter.objects.get(id=bad).errors[0]["traceback"]
 
 
-@pytest.mark.parametrize("steps", [[["sql", "BEGIN"]], [["enter"]], [["sql", "BEGIN"], ["fail"]]], ids=str)
+@pytest.mark.parametrize(
+    "steps", [[["sql", "BEGIN"]], [["enter"]], [["no autocommit"]], [["sql", "BEGIN"], ["fail"]]], ids=str
+)
 @pytest.mark.parametrize("handler", ["scripted", "scripted.process", "scripted.async"])
 def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
     spawn: Spawn, handler: str, steps: list[Any]
@@ -58,10 +60,37 @@ def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
     eventually(lambda: not where(bad).startswith("live"))
     which = "an async handler" if handler == "scripted.async" else f"the handler of {handler} #{bad} on default/default"
     eventually(lambda: f"{which} left a transaction open" in worker.log)
+    if handler != "scripted.async":
+        assert where(bad) == "dead: failed"
+        error = DeadLetter.objects.get(id=bad).errors[0]
+        assert ["fail"] in steps or "what it wrote there is rolled back" in error["message"]
     good = scripts(5, ["effect"], handler=handler)
     eventually(lambda: ArchivedMessage.objects.filter(id__in=good).count() == 5)
     assert sorted(message for message, _ in effects()) == good
     stop(worker)
+
+
+@pytest.mark.parametrize(
+    "steps", [[["sql", "SELECT 1"]], [["effect"], ["sql", "COMMIT"], ["sql", "SELECT 1"]]], ids=str
+)
+def test_a_handler_that_lost_no_write_is_done(spawn: Spawn, steps: list[Any]) -> None:
+    reader = script(["no autocommit"], *steps, max_attempts=1)
+    worker = spawn("--drain")
+    assert worker.wait() == 0
+    assert where(reader) == "completed"
+    assert "left a transaction open" in worker.log
+    assert len(effects()) == (["effect"] in steps)
+
+
+def test_an_atomic_handler_that_loses_writes_to_another_database_fails(spawn: Spawn, pg_url: str) -> None:
+    bad = script(
+        ["effect"], ["no autocommit", "direct"], ["write to", "direct"], handler="scripted.atomic", max_attempts=1
+    )
+    good = script(["effect"], ["write to", "direct"], handler="scripted.atomic", max_attempts=1)
+    assert spawn("--drain", LISTEN_URL=pg_url).wait() == 0
+    assert (where(bad), where(good)) == ("dead: failed", "completed")
+    assert "on 'direct'" in DeadLetter.objects.get(id=bad).errors[0]["message"]
+    assert effects() == [(good, 1)]
 
 
 def test_an_atomic_handler_that_leaves_a_savepoint_open_fails(spawn: Spawn) -> None:

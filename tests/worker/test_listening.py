@@ -17,6 +17,7 @@ from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.buffer import Buffer
+from django_pgqueue.worker.run.dispatch import Wanted
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.served import ServedQueues
 from tests.support.sessions import Connect
@@ -49,13 +50,20 @@ def asleep() -> bool:
     return bool(sleepers() and sql(HAVE_LOOKED))
 
 
+class AnyHandler(Buffer):
+    """A buffer that takes messages of all handlers, as a dispatch with one kind of them."""
+
+    def wanted(self, *, settled: bool = False) -> Wanted:
+        return Wanted(self.room())
+
+
 def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
     options = {"using": "default", "listen": "default", "poll_interval": NEVER} | options
     chosen = WorkerOptions(**options)
     return Producer(
         chosen,
         served=ServedQueues(chosen),
-        dispatch=Buffer(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
+        dispatch=AnyHandler(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
         hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
         held=lambda: 0,
         done=lambda: None,

@@ -129,6 +129,7 @@ class TestAlike:
             assert not middleware.alike(own, forged)
             assert not middleware.alike(own, replace(forged, channel_context={"tenant": "b"}))
             assert middleware.alike(own, replace(own, id=own.id + 1))
+            assert not middleware.alike(own, replace(own, headers={"tenant": "b"}))
 
     def test_only_what_it_reads_counts(self) -> None:
         def reader(delivery: Delivery) -> Iterator[None]:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from django_pgqueue import enqueue
+from django_pgqueue.doctor import examine
 from django_pgqueue.models import Message, Schedule, Worker
+from tests.support.sql import sql
 from tests.support.waiting import eventually
 from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
 from tests.worker.scripted import handlers as scripted
@@ -100,6 +103,33 @@ def test_a_hangup_takes_over_new_schedules(queue: None, environment: dict[str, s
         eventually(lambda: Schedule.objects.filter(name="new", removed_at=None).exists())
     finally:
         worker.close()
+
+
+def test_the_rows_have_the_handlers_that_the_processes_have_loaded(
+    spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "released" / "handlers.py"
+    module.parent.mkdir()
+    write_handler(module, "released.old")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    worker = spawn("--queue", "default", processes=1, EXTRA_APPS="released")
+    old = eventually(lambda: sql("SELECT pid, handlers FROM pgqueue_worker WHERE handlers ? 'released.old'"))
+    write_handler(module, "released.new")
+    worker.signal(signal.SIGHUP)
+    new = eventually(lambda: sql("SELECT pid, handlers FROM pgqueue_worker WHERE handlers ? 'released.new'"))
+    assert new[0][0] != old[0][0]
+    eventually(lambda: worker.children == [new[0][0]])
+    eventually(lambda: not sql("SELECT FROM pgqueue_worker WHERE handlers ? 'released.old'"))
+    # The worker has seen the messages of both, and keeps that of the handler which is gone.
+    enqueue("released.new")
+    enqueue("released.old")
+    [missing] = eventually(lambda: examine(only=["handlers"]).findings)
+    assert (missing.code, missing.facts["shown"]) == ("unknown_handler", ["released.old"])
+
+
+def write_handler(module: Path, name: str) -> None:
+    module.write_text(f"from django_pgqueue import handler\n\n\n@handler({name!r})\ndef run(delivery): ...\n")
 
 
 def test_a_file_that_changes_replaces_the_processes(spawn: Spawn) -> None:

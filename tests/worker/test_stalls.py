@@ -128,7 +128,16 @@ class Clock:
 
 
 def child(**changes: Any) -> Any:
-    fields = {"name": "a", "pid": 7, "keys": {}, "stop_reason": "", "stall": "", "stalled": "", "database_error": ""}
+    fields = {
+        "name": "a",
+        "pid": 7,
+        "keys": {},
+        "stop_reason": "",
+        "stall": "",
+        "stalled": "",
+        "database_error": "",
+        "misfit": False,
+    }
     fields |= {"state": "running", "heard_at": math.inf}
     return SimpleNamespace(board=Board(), database_error_at=0.0, ran_at=0.0, **{**fields, **changes})
 
@@ -171,6 +180,19 @@ def test_a_process_without_progress_for_three_leases_is_replaced_and_shown_befor
     assert not stalled.stalled
     watch(clock, stalls, 15)
     assert stalled.stalled
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_right_that_is_missing_is_shown_at_once_and_replaces_no_process(clock: Clock) -> None:
+    """A new process would lack it, too, and each replacement would use up an attempt."""
+    lacking = child(misfit=True, database_error="permission denied")
+    lacking.database_error_at = time.monotonic()
+    leases = [held(1)]
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [lacking], leases=lambda: leases, clock=clock)
+    watch(clock, stalls, 2)
+    assert "permission denied" in lacking.stall
+    watch(clock, stalls, 3600)
+    assert not lacking.stalled
 
 
 @pytest.mark.usefixtures("queue")

@@ -10,6 +10,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 from django.test import override_settings
+from psycopg import ClientCursor
 
 from django_pgqueue import Complete, Delivery, NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import ArchivedMessage, Channel
@@ -123,17 +124,46 @@ def test_the_policy_holds_for_writes(drain: Drain, register: Register, atomic: b
 def test_a_message_without_a_tenant_sees_no_tenants_rows(drain: Drain, register: Register, atomic: bool) -> None:
     register("look", look, atomic=atomic)
     # One slot, so that it comes to the thread and the session that acme's had.
+    Channel.objects.create(name="staff", queue="default", context={"database_role": ROLE})
     enqueue("look", channel="acme")
-    message = enqueue("look", channel="acme", headers={"tenant": None}).id
+    message = enqueue("look", channel="staff").id
     assert drain(concurrency=1) == {"completed": 2}
     assert ArchivedMessage.objects.get(id=message).result == []
 
 
 def test_a_message_without_a_role_does_not_run_with_the_workers_rights(drain: Drain, register: Register) -> None:
     register("look", look)
-    message = enqueue("look", headers={"tenant": "acme"}, max_attempts=1).id
+    message = enqueue("look", max_attempts=1).id
     assert drain() == {"dead_lettered": 1}
     assert "'database_role'" in DeadMessage.objects.get(id=message).errors[0]["message"]
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("batch", [None, 10])
+def test_headers_choose_neither_the_role_nor_the_tenant(
+    drain: Drain, register: Register, atomic: bool, batch: int | None
+) -> None:
+    register("look", look_together if batch else look, batch=batch, atomic=atomic)
+    [(owner,)] = sql("SELECT current_user")
+    forged = [{}, {"database_role": owner}, {"tenant": "bolt"}, {"tenant": "bolt", "database_role": owner}]
+    sent = [enqueue("look", channel="acme", headers=headers).id for headers in forged]
+    # This channel has no context, and a header must not stand in for it.
+    refused = enqueue("look", headers={"tenant": "bolt", "database_role": owner}, max_attempts=1).id
+    assert drain() == {"completed": len(sent), "dead_lettered": 1}
+    assert {ArchivedMessage.objects.get(id=one).result[0] for one in sent} == {"of acme"}
+    assert "'database_role'" in DeadMessage.objects.get(id=refused).errors[0]["message"]
+
+
+def export(delivery: Delivery) -> Complete:
+    with connection.cursor() as cursor, cursor.copy("COPY (SELECT body FROM tenant_note) TO STDOUT") as copy:
+        return Complete([row[0] for row in copy.rows()])
+
+
+def test_a_copy_outside_of_a_transaction_has_the_rows_of_its_tenant_alone(drain: Drain, register: Register) -> None:
+    register("export", export)
+    message = enqueue("export", channel="bolt").id
+    assert drain() == {"completed": 1}
+    assert ArchivedMessage.objects.get(id=message).result == ["of bolt"]
 
 
 @pytest.mark.parametrize("payload", ["ok", "fail"])
@@ -148,7 +178,7 @@ def test_nothing_is_left_for_the_session(drain: Drain, register: Register, atomi
 
     def plain(delivery: Delivery) -> None:
         assert notes() == ["of acme"]
-        with connection.connection.cursor() as cursor:  # psycopg's: nothing of ours is in between
+        with ClientCursor(connection.connection) as cursor:  # nothing of ours is in between
             after.append(cursor.execute("SELECT current_user, current_setting('app.tenant', true)").fetchone())
 
     register("handle", handle, atomic=atomic)

@@ -109,14 +109,15 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
         yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
-    if hour.dead:
+    # Those that were redriven are settled again, or wait, as other messages.
+    if dead := queue.dead_lately:
         text = ngettext(
             "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
             "In queue %(queue)s %(dead)s messages died within an hour (%(share)s of all).",
-            hour.dead,
+            dead,
         )
-        share = hour.dead / hour.settled
-        sentence = text % {"queue": name, "dead": f"{hour.dead:,}", "share": percent(share)}
+        share = dead / max(hour.settled, dead)
+        sentence = text % {"queue": name, "dead": f"{dead:,}", "share": percent(share)}
         query = {"queue": name, "redriven": "no", "age": "hour"}
         yield Alert(BAD if share > MANY_DEAD_SHARE else LATE, sentence, "deadletter_changelist", query)
     if hour.retries > MANY_RETRIES_SHARE * hour.settled:
@@ -198,7 +199,7 @@ def of_breakers(breakers: Sequence[BreakerState], now: datetime) -> Iterator[Ale
         return
     text = _("The breaker of %(name)s has been open for %(age)s; messages that wait for it: %(waiting)s.")
     age = rendering.duration(now - (found[0].opened_at or now))
-    sentence = text % {"name": found[0].name(), "age": age, "waiting": f"{found[0].waiting:,}"}
+    sentence = text % {"name": found[0].name(), "age": age, "waiting": found[0].waiting_text}
     if others := len(found) - 1:
         sentence += " " + ngettext("So is %s other breaker.", "So are %s other breakers.", others) % others
     yield Alert(LATE, sentence, "sharedlimit_changelist", {} if others else {"q": found[0].handler})

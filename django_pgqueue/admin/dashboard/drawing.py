@@ -118,9 +118,8 @@ def waiting_chart(title: str, line: Timeline) -> SafeString:
         return [line.rows[time][place] if time in line.rows else None for time in line.times]
 
     series = [charts.Series("p50", column(4), "pgq-p50"), charts.Series("p95", column(5), "pgq-p99")]
-    return drawn(
-        charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=_("from due to delivered"))
-    )
+    note = _("from due to the start of the handler")
+    return drawn(charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=note))
 
 
 def ago(value: float | None) -> str:

@@ -16,6 +16,8 @@ from django_pgqueue.sql.call import call
 MOST_NAMES = 1_000
 MOST_QUEUES, MOST_CHANNELS, MOST_WORKERS, MOST_SCHEDULES = 20, 20, 20, 10
 MOST_SHOWN_RUNNING = 3
+# The newest dead letters that are looked at.
+MOST_DEAD = 10_000
 MEASURED = """
 SELECT clock_timestamp(),
     (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
@@ -27,8 +29,14 @@ SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.schedule
     coalesce(left(q.pause_reason, 200), ''), (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
-    )
+    ), coalesce(d.letters, 0)
 FROM unnest(%s::text[]) AS n (queue)
+LEFT JOIN (
+    SELECT l.queue, count(*) AS letters
+    FROM (SELECT e.queue, e.dead_at, e.redriven_at FROM pgqueue_dead_letter AS e ORDER BY e.id DESC LIMIT %s) AS l
+    WHERE l.redriven_at IS NULL AND l.dead_at > clock_timestamp() - interval '1 hour'
+    GROUP BY l.queue
+) AS d ON d.queue = n.queue
 LEFT JOIN pgqueue_backlog AS b ON b.queue = n.queue AND b.channel IS NULL
 LEFT JOIN pgqueue_queue AS q ON q.name = n.queue
 ORDER BY coalesce(b.ready, 0) + coalesce(b.dead, 0) DESC, n.queue
@@ -140,13 +148,17 @@ class BacklogCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping."""
+    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping.
+
+    ``dead_lately``: dead letters of the last hour that were not redriven, among the newest MOST_DEAD of all queues.
+    """
 
     name: str
     backlog: BacklogCounts
     paused: bool
     pause_reason: str
     workers: int
+    dead_lately: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +236,10 @@ def shown_queue_names(*, using: str) -> list[str]:
 
 def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:
     """Return the figures of those of the named queues that have the longest lines, MOST_QUEUES at most, by name."""
-    rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
+    rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_DEAD, MOST_QUEUES))
     found = [
-        QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers)
-        for name, *backlog, paused, reason, workers in rows
+        QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers, dead_lately)
+        for name, *backlog, paused, reason, workers, dead_lately in rows
     ]
     return sorted(found, key=lambda queue: queue.name)
 

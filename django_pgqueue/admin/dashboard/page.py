@@ -186,8 +186,11 @@ class DashboardAdmin(ReadOnlyAdmin):
             "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
         }
 
-    def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any]) -> dict[str, str]:
-        """Return the cells of the last hour and day: messages done, dead letters, times of waiting and running."""
+    def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any], *, waits: bool) -> dict[str, str]:
+        """Return the cells of the last hour and day: messages done, dead letters, times of waiting and running.
+
+        ``waits``: dead letters wait for a redrive, so their number is marked.
+        """
         return {
             "done": drawing.linked(
                 link, found.hour.settled - found.hour.dead, "archivedmessage_changelist", **chosen, age="hour"
@@ -195,7 +198,9 @@ class DashboardAdmin(ReadOnlyAdmin):
             "done_day": drawing.linked(
                 link, found.day.settled - found.day.dead, "archivedmessage_changelist", **chosen, age="day"
             ),
-            "errors": drawing.linked(link, found.hour.dead, "deadletter_changelist", "is-bad", **chosen, age="hour"),
+            "errors": drawing.linked(
+                link, found.hour.dead, "deadletter_changelist", "is-bad" if waits else "plain", **chosen, age="hour"
+            ),
             "errors_day": drawing.linked(link, found.day.dead, "deadletter_changelist", **chosen, age="day"),
             "waits": drawing.times(found.hour, found.day, "wait"),
             "runs": drawing.times(found.hour, found.day, "run"),
@@ -214,7 +219,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "workers": format_html('<span class="pgqueue-{}">{}</span>', "is-bad" if idle else "plain", workers),
             "course": drawing.course(_("settled by the minute, last hour"), found),
             **self.backlog_cells(queue.backlog, link, chosen, chosen),
-            **self.settled_cells(found, link, chosen),
+            **self.settled_cells(found, link, chosen, waits=bool(queue.dead_lately)),
         }
 
     def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
@@ -235,7 +240,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "limits": drawing.saturation(row, found),
             "course": drawing.course(_("settled by the hour, last day"), found),
             **self.backlog_cells(row.backlog, link, {"channel": row.id}, chosen),
-            **self.settled_cells(found, link, chosen),
+            **self.settled_cells(found, link, chosen, waits=bool(row.backlog.dead)),
         }
 
     def worker_row(self, worker: WorkerFigures, link: Link) -> dict[str, Any]:

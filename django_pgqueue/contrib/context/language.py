@@ -20,8 +20,11 @@ def capture() -> dict[str, str]:
 
 @contextmanager
 def restore(delivery: Delivery) -> Iterator[None]:
-    """Activate the message's language around the handler. A language that the project does not have changes nothing."""
-    language = delivery.context.get(KEY)
+    """Activate the message's language around the handler, or that of its channel.
+
+    A language that the project does not have changes nothing.
+    """
+    language = delivery.headers.get(KEY, delivery.channel_context.get(KEY))
     try:
         known = translation.get_supported_language_variant(language) if isinstance(language, str) else None
     except LookupError:

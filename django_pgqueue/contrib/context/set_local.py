@@ -1,20 +1,23 @@
-"""Set settings of PostgreSQL for each handler from the context of its message, for row level security.
+"""Set settings of PostgreSQL for each handler from the context of its channel, for row level security.
 
-The setting SET_LOCAL names them: ``{"app.tenant": "tenant"}``. Nothing is ever set for a session, so no value can
-remain for the next message, whatever happens, or for another client of a transaction pooler. In an ``atomic`` handler,
-they are set for its transaction, and reset before the message is settled. In any other handler, each statement sets
-them for itself (``SELECT set_config(…, true); SELECT …`` in one round trip), in sync and async code and in all threads.
+The setting SET_LOCAL names them: ``{"app.tenant": "tenant"}``. Headers set only the keys of SET_LOCAL_HEADERS, because
+every producer chooses them. Nothing is ever set for a session, so no value can remain for the next message, whatever
+happens, or for another client of a transaction pooler. In an ``atomic`` handler, they are set for its transaction, and
+reset before the message is settled. In any other handler, each statement sets them for itself (``SELECT set_config(…,
+true); SELECT …`` in one round trip), in sync and async code and in all threads of ``sync_to_async``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -40,10 +43,10 @@ RESET = "SELECT set_config(u.name, u.value, true) FROM unnest(%s::text[], %s::te
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """Hold the values to set. ``done_on``: the connection whose transaction has them already."""
+    """Hold the values to set. ``done_on``: the session whose transaction has them already."""
 
     values: Mapping[str, str]
-    done_on: BaseDatabaseWrapper | None
+    done_on: psycopg.Connection[Any] | None
 
 
 _wanted: ContextVar[LocalSettings | None] = ContextVar("pgqueue_set_local", default=None)
@@ -64,7 +67,7 @@ class Restore:
             return
         connection = connections[alias(None)]
         if connection.in_atomic_block:
-            with wanted(values, done_on=connection), transaction_has(connection, values):
+            with wanted(values, done_on=connection.connection), transaction_has(connection, values):
                 yield
         else:
             bring_along(connection=connection)
@@ -78,14 +81,16 @@ restore = Restore()
 def setting_text(name: str, key: str, delivery: Delivery) -> str:
     """Return the setting's value as PostgreSQL takes it. Without one, a setting of the project's own gets ''.
 
-    Raises HandlerError if the message has no value for a setting of PostgreSQL (``role``): the worker's own value would
+    Raises HandlerError if the channel has no value for a setting of PostgreSQL (``role``): the worker's own value would
     give it more rights.
     """
-    value = delivery.context.get(key)
+    value = delivery.channel_context.get(key)
+    if key in settings.SET_LOCAL_HEADERS:
+        value = delivery.headers.get(key, value)
     if value is None and "." not in name:
         raise HandlerError(
-            f"The message has no {key!r} in its headers, nor its channel {delivery.channel!r} in its context.",
-            hint=f"SET_LOCAL needs it for PostgreSQL's setting {name!r}.",
+            f"The context of the channel {delivery.channel!r} has no {key!r}.",
+            hint=f"SET_LOCAL needs it for PostgreSQL's setting {name!r}; channel_set(context=…) writes it.",
         )
     if value is None:
         return ""
@@ -93,7 +98,7 @@ def setting_text(name: str, key: str, delivery: Delivery) -> str:
 
 
 @contextmanager
-def wanted(values: Mapping[str, str], *, done_on: BaseDatabaseWrapper | None) -> Iterator[None]:
+def wanted(values: Mapping[str, str], *, done_on: psycopg.Connection[Any] | None) -> Iterator[None]:
     """Use these values for the statements of this context."""
     before = _wanted.set(LocalSettings(values, done_on))
     try:
@@ -114,9 +119,14 @@ def transaction_has(connection: BaseDatabaseWrapper, values: Mapping[str, str]) 
 
 def bring_along(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Make each statement of the connection set the values."""
-    if connection.vendor == "postgresql" and statement_brings not in connection.execute_wrappers:
+    if connection.vendor != "postgresql":
+        return
+    if statement_brings not in connection.execute_wrappers:
         # First, because Django removes other wrappers from the end.
         connection.execute_wrappers.insert(0, statement_brings)
+    if (session := connection.connection) is not None:
+        session.cursor_factory = bringing(session.cursor_factory)
+        session.server_cursor_factory = bringing(session.server_cursor_factory)
 
 
 # For connections of other threads, and for connections that are opened while a handler runs.
@@ -126,33 +136,71 @@ connection_created.connect(bring_along)
 def statement_brings(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
     """Set the values together with a statement; Django calls this for each statement of a connection."""
     now, connection = _wanted.get(), context["connection"]
-    if now is None or connection is now.done_on:
+    session = connection.connection
+    if now is None or session is now.done_on:
         return execute(sql, params, many, context)
-    calls = SQL(", ").join(SQL("set_config({}, {}, true)").format(*map(Literal, item)) for item in now.values.items())
-    prefix = f"SELECT {calls.as_string(connection.connection)}"
     cursor = context["cursor"].cursor
     if many or not isinstance(cursor, ClientCursor):
-        return apart(prefix, connection, lambda: execute(sql, params, many, context))
+        # The values in a statement of their own: for server-side cursors, and parameters that the server binds.
+        with connection.wrap_database_errors, set_apart(session), wanted(now.values, done_on=session):
+            return execute(sql, params, many, context)
     if isinstance(sql, Composable):
-        sql = sql.as_string(connection.connection)
+        sql = sql.as_string(session)
+    prefix = set_statement(now.values, session)
     if params is not None:
         prefix = prefix.replace("%", "%%")
-    answer = execute(f"{prefix}; {sql}", params, many, context)
+    with wanted(now.values, done_on=session):
+        answer = execute(f"{prefix}; {sql}", params, many, context)
     cursor.nextset()
     return answer
 
 
-def apart(prefix: str, connection: BaseDatabaseWrapper, execute: Callable[[], Any]) -> Any:
-    """Set the values in a statement of their own, then call ``execute`` and return its result.
+def set_statement(values: Mapping[str, str], session: psycopg.Connection[Any]) -> str:
+    """Return the statement that sets the values until the end of its transaction."""
+    calls = SQL(", ").join(SQL("set_config({}, {}, true)").format(*map(Literal, item)) for item in values.items())
+    return f"SELECT {calls.as_string(session)}"
 
-    Server-side cursors need this, and parameters that the server binds. ``prefix``: the statement that sets the values
-    until the end of its transaction.
-    """
-    session = connection.connection
-    with connection.wrap_database_errors:
-        if not session.autocommit:
-            session.cursor().execute(prefix)
-            return execute()
-        with session.transaction():
-            session.cursor().execute(prefix)
-            return execute()
+
+@contextmanager
+def set_apart(session: psycopg.Connection[Any]) -> Iterator[None]:
+    """Set the values for the open transaction, or for one around the code inside, unless the session has them."""
+    now = _wanted.get()
+    if now is None or session is now.done_on:
+        yield
+        return
+    with session.transaction() if session.autocommit else nullcontext():
+        ClientCursor(session).execute(set_statement(now.values, session))
+        yield
+
+
+class BringingCursor:
+    """Set the values for what Django's wrappers do not see: COPY, streams, procedures, and cursors of psycopg's own."""
+
+    connection: psycopg.Connection[Any]
+
+    def execute(self, *given: Any, **options: Any) -> Any:
+        """Run a statement with the values."""
+        with set_apart(self.connection):
+            return super().execute(*given, **options)  # type: ignore[misc]  # the base that bringing() adds has it
+
+    def executemany(self, *given: Any, **options: Any) -> Any:
+        """Run a statement for each set of parameters, with the values."""
+        with set_apart(self.connection):
+            return super().executemany(*given, **options)  # type: ignore[misc]  # the base that bringing() adds has it
+
+    def stream(self, *given: Any, **options: Any) -> Iterator[Any]:
+        """Yield the rows of a statement that has the values, as they arrive."""
+        with set_apart(self.connection):
+            yield from super().stream(*given, **options)  # type: ignore[misc]  # the base that bringing() adds has it
+
+    @contextmanager
+    def copy(self, *given: Any, **options: Any) -> Iterator[Any]:
+        """Run a COPY with the values."""
+        with set_apart(self.connection), super().copy(*given, **options) as copy:  # type: ignore[misc]  # as above
+            yield copy
+
+
+@cache
+def bringing(factory: type) -> type:
+    """Return the class of cursors whose statements set the values."""
+    return factory if issubclass(factory, BringingCursor) else type(factory.__name__, (BringingCursor, factory), {})

@@ -22,11 +22,11 @@ def capture() -> dict[str, str]:
 
 @contextmanager
 def restore(delivery: Delivery) -> Iterator[None]:
-    """Activate the message's time zone around the handler.
+    """Activate the message's time zone around the handler, or that of its channel.
 
     Raises ZoneInfoNotFoundError for an unknown zone: times in a wrong zone would be worse than a message that fails.
     """
-    name = delivery.context.get(KEY)
+    name = delivery.headers.get(KEY, delivery.channel_context.get(KEY))
     if name is None:
         yield
     else:

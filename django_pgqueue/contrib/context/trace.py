@@ -62,7 +62,7 @@ def carry(headers: Mapping[str, Any]) -> Iterator[None]:
 
 def restore(delivery: Delivery) -> Any:
     """Make the handler belong to the trace of its message."""
-    return carry(delivery.context)
+    return carry(delivery.headers)
 
 
 restore.reads = (PARENT, STATE)  # type: ignore[attr-defined]  # mypy knows no attributes of functions

@@ -78,4 +78,4 @@ def line_of(row: BreakerState) -> str:
         "open": f"open until {row.until:%Y-%m-%d %H:%M:%S %Z}" if row.until else "open",
         "trying": "open, one message at a time may try",
     }[row.state]
-    return printable(f"{row.name()}: {state}, {row.waiting} waiting, opened {row.openings} time(s)")
+    return printable(f"{row.name()}: {state}, {row.waiting_text} waiting, opened {row.openings} time(s)")

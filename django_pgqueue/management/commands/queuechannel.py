@@ -10,7 +10,9 @@ from django_pgqueue.lifecycle.channel_purge import channel_purge
 from django_pgqueue.lifecycle.channel_release import channel_release
 from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.management.acting import (
+    FORGIVEN,
     ActingCommand,
+    add_forgive,
     at_least_one,
     count_or_none,
     errors_as_command_errors,
@@ -91,6 +93,7 @@ class Command(ActingCommand):
         parser.add_argument(
             "--on-dead", choices=Channel.OnDead.values, help="what an ordered channel does at a dead letter"
         )
+        add_forgive(parser)
 
     def handle(
         self, *, action: str, name: str, queue: str, database: str | None, form: str, dry_run: bool, **given: Any
@@ -100,9 +103,10 @@ class Command(ActingCommand):
             given |= zip(RATE, rate_settings(given), strict=True)
         named = {limit: given[limit] for limit in LIMITS if given[limit] is not None}
         limits: dict[str, Any] = {limit: None if value == LIFTED[limit] else value for limit, value in named.items()}
-        if action == "set" and not limits:
+        forgive: bool = given["forgive"]
+        if action == "set" and not limits and not forgive:
             raise CommandError("Name at least one limit to set, such as --max-concurrency 5.")
-        if action != "set" and limits:
+        if action != "set" and (limits or forgive):
             raise CommandError(f"{action} takes no limits.")
         facts: dict[str, Any] = {"action": action, "queue": queue, "channel": name, "dry_run": dry_run}
         there = Channel.objects.using(using).filter(queue=queue, name=name)
@@ -111,12 +115,11 @@ class Command(ActingCommand):
         with errors_as_command_errors(using):
             if action == "set":
                 before = there.values(*limits).first()
-                text = f"{queue}/{name}: " + ", ".join(
-                    f"{limit} {before[limit] if before else '-'} → {value}" for limit, value in limits.items()
-                )
-                facts |= {"before": before, "after": limits}
+                changes = [f"{limit} {before[limit] if before else '-'} → {value}" for limit, value in limits.items()]
+                text = f"{queue}/{name}: " + ", ".join(changes + FORGIVEN * forgive)
+                facts |= {"before": before, "after": limits} | ({"forgive": True} if forgive else {})
                 if not dry_run:
-                    channel_set(channel=name, queue=queue, using=using, **limits)
+                    channel_set(channel=name, queue=queue, forgive=forgive, using=using, **limits)
             elif action == "release":
                 text = f"{queue}/{name} {'would be' if dry_run else 'is'} released."
                 if not dry_run:

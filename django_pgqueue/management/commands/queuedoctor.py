@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import ArgumentTypeError
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -33,7 +34,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--fix", action="store_true", help="repair counts and places that disagree, then examine")
         parser.add_argument(
-            "--only", action="append", choices=list(doctor.EXAMINATIONS), metavar="NAME", help="only this examination"
+            "--only", action="append", type=examined, metavar="NAME", help="only this examination, or this finding"
         )
         parser.add_argument(
             "--old-transaction",
@@ -56,6 +57,14 @@ class Command(BaseCommand):
         self.stdout.write(report_as_json(report, repaired) if form == "json" else report_as_text(report, repaired))
         if report.severity:
             sys.exit(report.severity)
+
+
+def examined(text: str) -> str:
+    """Return the name of an examination or the code of a finding. Raises ArgumentTypeError for any other text."""
+    if doctor.examination_of(text) is None:
+        known = ", ".join(doctor.EXAMINATIONS)
+        raise ArgumentTypeError(f"{text!r} is no examination and no finding. Examinations: {known}.")
+    return text
 
 
 def limits(*, old_transaction: float | None, max_wait: float | None, **options: Any) -> Limits:

@@ -8,7 +8,9 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.limit_drop import limit_drop
 from django_pgqueue.lifecycle.limit_set import limit_set
 from django_pgqueue.management.acting import (
+    FORGIVEN,
     ActingCommand,
+    add_forgive,
     at_least_one,
     count_or_none,
     errors_as_command_errors,
@@ -50,6 +52,7 @@ class Command(ActingCommand):
             help="one token comes in this time; none lifts it",
         )
         parser.add_argument("--release-burst", type=at_least_one, metavar="N", help="tokens that may be saved up")
+        add_forgive(parser)
         parser.add_argument(
             "--handler",
             action="append",
@@ -61,9 +64,10 @@ class Command(ActingCommand):
     def handle(self, *, action: str, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         settings = given_settings(given)
-        if action == "set" and not settings:
+        forgive: bool = given["forgive"]
+        if action == "set" and not settings and not forgive:
             raise CommandError("Name at least one setting, such as --max-concurrency 5.")
-        if action == "drop" and settings:
+        if action == "drop" and (settings or forgive):
             raise CommandError("drop takes no settings.")
         facts: dict[str, Any] = {"action": action, "limit": name, "dry_run": dry_run}
         there = SharedLimit.objects.using(using).filter(name=name)
@@ -76,13 +80,14 @@ class Command(ActingCommand):
                     limit_drop(name, using=using)
             else:
                 before = before_of(name, settings, using)
-                text = f"{name}: " + ", ".join(
+                changes = [
                     f"{what} {limit_setting_text(before[what]) if before else '-'} → {limit_setting_text(value)}"
                     for what, value in settings.items()
-                )
-                facts |= {"before": before, "after": settings}
+                ]
+                text = f"{name}: " + ", ".join(changes + FORGIVEN * forgive)
+                facts |= {"before": before, "after": settings} | ({"forgive": True} if forgive else {})
                 if not dry_run:
-                    limit_set(name, using=using, **settings)
+                    limit_set(name, forgive=forgive, using=using, **settings)
         self.answer(form, text, facts)
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from django.core.management.base import CommandError, CommandParser
 
 from django_pgqueue.lifecycle.queue_set import queue_set
-from django_pgqueue.management.acting import ActingCommand, errors_as_command_errors, has_queue
+from django_pgqueue.management.acting import FORGIVEN, ActingCommand, add_forgive, errors_as_command_errors, has_queue
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.models import Queue
 from django_pgqueue.models.queue import Fairness
@@ -99,11 +99,13 @@ class Command(ActingCommand):
             metavar="PART",
             help="the part of the workers' slots that one channel may hold, above 0 and up to 1; none lifts the limit",
         )
+        add_forgive(parser)
 
     def handle(self, *, name: str, database: str | None, form: str, dry_run: bool, **given: Any) -> None:
         using = queue_database(database)
         after = {key: given[key] for key in SETTINGS if given[key] is not KEEP}
-        if not after:
+        forgive: bool = given["forgive"]
+        if not after and not forgive:
             raise CommandError("Give a setting, such as --archive or --max-concurrency.")
         if dry_run and not has_queue(name, using):
             raise CommandError(f"There is no queue {name!r}.")
@@ -111,7 +113,8 @@ class Command(ActingCommand):
         before = {key: rate_text(row) if key == "rate" else getattr(row, key) for key in after}
         with errors_as_command_errors(using):
             if not dry_run:
-                queue_set(name, **after, using=using)
-        changes = ", ".join(f"{key} {before[key]} → {after[key]}" for key in after)
+                queue_set(name, **after, forgive=forgive, using=using)
+        changes = ", ".join([f"{key} {before[key]} → {after[key]}" for key in after] + FORGIVEN * forgive)
         facts = {"action": "set", "queue": name, "before": before, "after": after, "dry_run": dry_run}
+        facts |= {"forgive": True} if forgive else {}
         self.answer(form, f"{name}: {changes}", facts)

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
 from django_pgqueue.lifecycle.health import QueueHealth, health
+from django_pgqueue.lifecycle.queue_names import queue_names
 from django_pgqueue.lifecycle.traffic import traffic
 from django_pgqueue.management.database import queue_database
 from django_pgqueue.redaction import printable
@@ -56,6 +57,8 @@ class Command(BaseCommand):
         try:
             while left is None or left > 0:
                 rows, now = health(queue, using=using), traffic(using=using)
+                if queue is not None and not rows:
+                    raise unknown_queue(queue, using)
                 self._show(rows, now.since(before) if before else None, form, clear=watch is not None)
                 before, left = now, None if left is None else left - 1
                 if left != 0:
@@ -72,6 +75,12 @@ class Command(BaseCommand):
             is_terminal = clear and self.stdout.isatty()
             self.stdout.write((CLEAR if is_terminal else "") + stats_as_text(rows, rates))
         self.stdout.flush()
+
+
+def unknown_queue(name: str, using: str) -> CommandError:
+    """Return the error for a queue that has no channel."""
+    known = ", ".join(map(printable, queue_names(using=using))) or "none"
+    return CommandError(f"There is no queue {printable(name)!r}. Queues: {known}.")
 
 
 def stats_as_json(rows: list[QueueHealth], rates: dict[str, float] | None) -> str:

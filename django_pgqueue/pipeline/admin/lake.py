@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import models
-from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
+from django.db.models import ExpressionWrapper, F, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Span
 from django_pgqueue.pipeline.models import Lake
 
 LATE = timedelta(days=1, hours=1)
@@ -36,7 +37,7 @@ class LakeAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lake]:
         # The age is by the clock that wrote exported_at: this host's may be wrong.
-        age = ExpressionWrapper(ClockTimestamp() - F("exported_at"), output_field=DurationField())
+        age = ExpressionWrapper(ClockTimestamp() - F("exported_at"), output_field=Span())
         found: QuerySet[Lake] = super().get_queryset(request).annotate(behind=age)
         return found
 

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from django.db import models
 
+from django_pgqueue.models.fields import Moment
+
 
 class BacklogForecast(models.Model):
     """The forecast for a channel in an hour: messages that come, that can be done, and that wait."""
 
-    computed_at = models.DateTimeField()
+    computed_at = Moment()
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, db_collation="C")
-    hour_at = models.DateTimeField()
+    hour_at = Moment()
     expected_enqueued = models.FloatField()
     expected_capacity = models.FloatField()
     expected_backlog = models.FloatField()

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.models.fields import Moment
 
 
 class Lake(models.Model):
@@ -15,7 +16,7 @@ class Lake(models.Model):
     name = models.CharField(max_length=200, primary_key=True)
     path = models.TextField()
     exported_xid = models.BigIntegerField()
-    exported_at = models.DateTimeField(db_default=ClockTimestamp())
+    exported_at = Moment(db_default=ClockTimestamp())
     rows = models.JSONField(default=dict, db_default={})
     lost = models.JSONField(default=dict, db_default={})
 

@@ -4,6 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue.models.fields import Moment
+
 
 class QueueMetric(models.Model):
     """A row of the lake's metrics. ``level``: whether it describes a queue, a channel or a handler of a channel.
@@ -25,7 +27,7 @@ class QueueMetric(models.Model):
         HANDLER = "handler", _("handler")
 
     grain = models.CharField(max_length=10, choices=Grain)
-    bucket_at = models.DateTimeField()
+    bucket_at = Moment()
     level = models.CharField(max_length=10, choices=Level)
     queue = models.CharField(max_length=100, db_collation="C")
     channel = models.CharField(max_length=200, null=True, db_collation="C")

@@ -13,8 +13,23 @@ from django_pgqueue.spark.errors import PipelineError
 
 # The number of bad rows that are named. A job with more of them fails, whatever its options say.
 MOST_BAD_ROWS = 100
-# The place of a row in an error of COPY. JSON has line numbers of its own; they come first.
-PLACE = re.compile(r"COPY pgqueue_stage_\d+, line (\d+)(?:, column (\w+))?")
+# The place of a row in an error of COPY, in any language of the server. JSON has line numbers of its own; they come
+# first.
+PLACE = re.compile(r"COPY pgqueue_stage_\d+, \w+ (\d+)(?:, \w+ (\w+))?")
+# The problem of a value by SQLSTATE, because the texts of PostgreSQL repeat the value.
+PROBLEMS = {
+    "22P02": "it does not have the form of its column's type",
+    "22P05": "it has a character that PostgreSQL does not store",
+    "22021": "it has a character that PostgreSQL does not store",
+    "22003": "it is out of range",
+    "22007": "it is no time or duration",
+    "22008": "it is out of range",
+    "22015": "it is out of range",
+    "23502": "it is missing",
+    "54000": "it is too large",
+}
+NO_JSON = "it is no JSON"
+JSON_COLUMNS = ("payload", "headers", "limits")
 REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 
 
@@ -53,11 +68,13 @@ class BadRow:
 def read_refusal(error: psycopg.Error) -> tuple[int, str | None, str]:
     """Return the line that COPY refused, from 1 on, its column and the problem. Raises PipelineError without a line."""
     match = PLACE.search(error.diag.context or "")
-    missing = "it is missing" if isinstance(error, psycopg.errors.NotNullViolation) else None
-    problem = missing or error.diag.constraint_name or error.diag.message_primary or type(error).__name__
+    column = (match[2] if match else None) or error.diag.column_name
+    problem = PROBLEMS.get(error.sqlstate or "") or error.diag.constraint_name or f"PostgreSQL says {error.sqlstate}"
+    if error.sqlstate == "22P02" and column in JSON_COLUMNS:
+        problem = NO_JSON
     if match is None:
         raise PipelineError(f"A row of the frame cannot be enqueued: {problem}.") from None
-    return int(match[1]), match[2] or error.diag.column_name, problem
+    return int(match[1]), column, problem
 
 
 def bad_rows_text(rows: Sequence[BadRow]) -> str:

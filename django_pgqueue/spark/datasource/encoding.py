@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from django_pgqueue.spark.datasource.bad_rows import BadValueError
+from django_pgqueue.spark.datasource.bad_rows import NO_JSON, BadValueError
 from django_pgqueue.spark.errors import PipelineError
 
 # About this many bytes are encoded and sent at once.
@@ -31,7 +31,11 @@ def encode_text(values: pa.Array) -> pa.Array:
 def encode_json(values: pa.Array) -> pa.Array:
     """Return structs, maps and lists as JSON; text is taken as JSON as it is. Raises ValueError, as dump() does."""
     if pa.types.is_nested(values.type):
-        rows = values.to_pylist(maps_as_pydicts="strict")
+        try:
+            rows = values.to_pylist(maps_as_pydicts="strict")
+        except (KeyError, ValueError):
+            # Its text would repeat the key.
+            raise ValueError("a map or a struct has a key twice") from None
         return pa.array([None if row is None else dump(row) for row in rows], pa.string())
     return encode_text(values)
 
@@ -40,8 +44,10 @@ def dump(value: Any) -> str:
     """Return a value as JSON. Raises ValueError for what JSON does not have, such as NaN or bytes."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=encode_moment)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"it is no JSON: {error}; make the text yourself, with to_json(…)") from None
+    except TypeError as error:
+        raise ValueError(f"{NO_JSON}: {error}; make the text yourself, with to_json(…)") from None
+    except ValueError:
+        raise ValueError(f"{NO_JSON}: it has a number that is not finite") from None
 
 
 def encode_moment(value: object) -> str:
@@ -81,6 +87,9 @@ COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
     "backoff_factor": (encode_text, NUMBER),
     "backoff_longest": (encode_interval, (spark.DayTimeIntervalType, *NUMBER)),
     "dedupe_key": (encode_text, (spark.StringType,)),
+    "order_key": (encode_text, (spark.StringType,)),
+    "cost": (encode_text, WHOLE),
+    "limits": (encode_json, (spark.StringType, spark.ArrayType)),
 }
 # A text of the frame that is not enqueued: the report of a bad row repeats it.
 ORIGIN = "origin"
@@ -150,7 +159,7 @@ class RowEncoder:
             except pa.ArrowException:
                 # Its text would repeat the value.
                 raise BadValueError(name, "its value is out of range") from None
-            except (ValueError, KeyError) as error:
+            except ValueError as error:
                 raise BadValueError(name, str(error)) from None
             if name in self.constants:
                 encoded = encoded.fill_null(self.constants[name])

@@ -54,6 +54,5 @@ class KnownChannels:
         if names:
             queues, channels = zip(*names, strict=True)
             for queue, channel, missing in self.connection.execute(SELECT, [[*queues], [*channels], self.create]):
-                problem = "does not exist in" if missing else "is released in"
-                text = f'"{channel[:200]}" {problem} queue "{queue[:100]}"'
-                self.problems[f"{queue}{BETWEEN}{channel}"] = text
+                problem = "its queue has no such channel" if missing else "it is released"
+                self.problems[f"{queue}{BETWEEN}{channel}"] = problem

@@ -43,7 +43,7 @@ class Partition:
         """Return whether a closed partition got rows after it was closed: in new blocks, or in its last one."""
         if self.blocks != known["blocks"] or self.blocks == 0:
             return self.blocks != known["blocks"]
-        last = f"ctid >= '({self.blocks - 1},0)'::tid AND xid >= '{known['xid']}'::xid8"
+        last = f"{in_blocks(self.blocks - 1, self.blocks)} AND xid >= '{known['xid']}'::xid8"
         return has_rows(connection, self, last)
 
     def ranges(self, range_bytes: int) -> Iterator[str]:
@@ -52,10 +52,42 @@ class Partition:
 
         The archive is only ever inserted into: rows below the horizon are in the blocks that it had then.
         """
+        yield from (in_blocks(*span) for span in self._spans(range_bytes, 0, self.blocks))
+
+    def new_ranges(
+        self, connection: psycopg.Connection[Any], rows: str, range_bytes: int, seen: int
+    ) -> Iterator[tuple[str, int]]:
+        """Yield conditions for ranges that have rows which meet the condition ``rows``, with their sizes in bytes.
+
+        ``seen``: how many blocks an earlier export has read. The rows of a late commit may be in any of these, so they
+        are read once to find the first and the last block with new rows; a task reads what is between.
+        """
+        seen = min(seen, self.blocks)
+        spans = [*self._spans(range_bytes, 0, seen)]
+        found = [span for each in spans if (span := self._find_span(connection, rows, each))]
+        # New rows in the last blocks and in new ones are neighbours: one range, one file.
+        start = found.pop()[0] if found and found[-1][1] == seen else seen
+        for first, stop in (*found, *self._spans(range_bytes, start, self.blocks)):
+            yield f"{rows} AND {in_blocks(first, stop)}", self.bytes * (stop - first) // self.blocks
+
+    def _spans(self, range_bytes: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
         step = max(1, self.blocks * range_bytes // max(1, self.bytes))
-        for first in range(0, self.blocks, step):
-            last = min(first + step, self.blocks)
-            yield f"ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid"
+        yield from ((first, min(first + step, stop)) for first in range(start, stop, step))
+
+    def _find_span(
+        self, connection: psycopg.Connection[Any], rows: str, span: tuple[int, int]
+    ) -> tuple[int, int] | None:
+        """Return the smallest span of blocks that has all such rows of a span, or None if there are none.
+
+        If the partition was dropped, it is the whole span: the task that reads it reports that.
+        """
+        sql = f"SELECT min(ctid)::text::point, max(ctid)::text::point FROM {self.relation} WHERE {rows} AND "  # noqa: S608
+        sql = f"SELECT (n.first)[0]::bigint, (n.last)[0]::bigint + 1 FROM ({sql}{in_blocks(*span)}) AS n (first, last)"  # noqa: S608
+        try:
+            first, stop = only(connection.execute(sql))
+        except psycopg.errors.UndefinedTable:
+            return span
+        return None if first is None else (first, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +153,11 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
             )
         found.append(Partition(oid, relation, _day(name), filenode, blocks, size))
     return found
+
+
+def in_blocks(first: int, stop: int) -> str:
+    """Return the condition for the rows in the blocks from ``first`` up to, but without, ``stop``."""
+    return f"ctid >= '({first},0)'::tid AND ctid < '({stop},0)'::tid"
 
 
 def has_rows(connection: psycopg.Connection[Any], partition: Partition, condition: str) -> bool:

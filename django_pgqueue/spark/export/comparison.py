@@ -33,8 +33,8 @@ MODULUS = 2**64
 NAMES = {"archive": "archive", "dead_letter": "dead letters"}
 KEYS = pa.schema([("id", schema.BIG), ("at", schema.TIME)])
 LETTER_DAYS = """
-SELECT DISTINCT (d.dead_at AT TIME ZONE 'UTC')::date AS day FROM pgqueue_dead_letter AS d
-WHERE d.xid < %s::text::xid8 AND d.dead_at > '-infinity' AND d.dead_at < 'infinity' ORDER BY day
+SELECT DISTINCT ({dead_at} AT TIME ZONE 'UTC')::date AS day FROM pgqueue_dead_letter
+WHERE xid < %s::text::xid8 AND dead_at IS NOT NULL ORDER BY day
 """
 
 
@@ -61,12 +61,13 @@ class DatabaseDay:
 
     @property
     def time(self) -> str:
-        return schema.DAYS[self.table]
+        """Return SQL for the time of a row, as the lake has it."""
+        return time_of(self.table)
 
     def sums(self, connection: psycopg.Connection[Any], exported: int) -> Sums:
         """Return the sums of the rows below a horizon, added up in short statements."""
         sql = (
-            f"SELECT count(*), coalesce(sum(id), 0), coalesce(extract(epoch FROM sum({self.time} - "  # noqa: S608
+            f"SELECT count(*), coalesce(sum(id), 0), coalesce(extract(epoch FROM sum(({self.time}) - "  # noqa: S608
             f"timestamptz '{self.day} 00:00+00')), 0) FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "
         )
         found = Sums()
@@ -77,8 +78,7 @@ class DatabaseDay:
 
     def keys(self, reader: BatchReader, exported: int) -> pa.Table:
         """Return id and time of each row below a horizon."""
-        time = schema.Column(self.time, schema.TIME).expression("timestamptz")
-        sql = f"SELECT id, {time} AS at FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
+        sql = f"SELECT id, {self.time} AS at FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
         batches = [batch for condition in self.ranges for batch in reader.batches(sql + condition, KEYS)]
         return pa.Table.from_batches(batches, KEYS)
 
@@ -131,7 +131,8 @@ def database_days(connection: psycopg.Connection[Any], exported: int) -> Iterato
     for partition in find_partitions(connection):
         if partition.day is not None:
             yield DatabaseDay("archive", partition.day, partition.relation, tuple(partition.ranges(SUMS_BYTES)))
-    for [day] in connection.execute(LETTER_DAYS, [exported]).fetchall():
+    days = LETTER_DAYS.format(dead_at=time_of("dead_letter"))
+    for [day] in connection.execute(days, [exported]).fetchall():
         yield DatabaseDay("dead_letter", day, schema.SOURCES["dead_letter"], (letters_of(day),))
 
 
@@ -145,9 +146,17 @@ def pruned_days(connection: psycopg.Connection[Any]) -> set[date]:
         return set()
 
 
+def time_of(table: str) -> str:
+    """Return SQL for the time of a row of the archive or the dead letters, as the lake has it."""
+    return schema.Column(schema.DAYS[table], schema.TIME).expression("timestamptz")
+
+
 def letters_of(day: date) -> str:
-    """Return the condition for the dead letters of a day (UTC)."""
-    return f"dead_at >= '{day} 00:00+00' AND dead_at < '{day + timedelta(days=1)} 00:00+00'"
+    """Return the condition for the dead letters of a day (UTC) of the lake; its first and last day have all others."""
+    first = "-infinity" if day == schema.FIRST_DAY else f"{day} 00:00+00"
+    before = "infinity" if day == schema.LAST_DAY else f"{day + timedelta(days=1)} 00:00+00"
+    end = "<=" if day == schema.LAST_DAY else "<"
+    return f"dead_at >= '{first}' AND dead_at {end} '{before}'"
 
 
 def compare_day(

@@ -13,7 +13,7 @@ import psycopg
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import channels, dead_letters
-from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions, has_rows
+from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions
 from django_pgqueue.spark.export.comparison import letters_of
 from django_pgqueue.spark.export.horizon import Horizon, read_horizon
 from django_pgqueue.spark.export.options import RANGE_BYTES
@@ -45,10 +45,10 @@ class ExportPlan:
     channel_digest: str
 
     @property
-    def open_days(self) -> list[str]:
-        """Return the days that may still get rows."""
+    def open_days(self) -> dict[str, int]:
+        """Return the days that may still get rows, and how many blocks of each this export reads."""
         before = self.closing.before
-        return [p.day.isoformat() for p in self.partitions if p.day and p.day >= before and p.blocks]
+        return {p.day.isoformat(): p.blocks for p in self.partitions if p.day and p.day >= before and p.blocks}
 
 
 def make_plan(
@@ -86,12 +86,9 @@ def make_plan(
             tasks += [ExportTask("archive", partition.relation, query, (each,), range_bytes) for each in old]
         if start is not None and start < horizon.xid:
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
-            conditions = [f"{rows} AND {blocks}" for blocks in partition.ranges(range_bytes)]
-            size = partition.bytes // max(1, len(conditions))
-            if partition.day and partition.day.isoformat() in state.get("open_days", []):
-                # The lake has most of the rows; a partition without new rows needs no task.
-                conditions = [condition for condition in conditions if has_rows(connection, partition, condition)]
-            tasks += [ExportTask("archive", partition.relation, query, (each,), size) for each in conditions]
+            seen = state.get("open_days", {}).get(partition.day.isoformat(), 0) if partition.day else 0
+            ranges = partition.new_ranges(connection, rows, range_bytes, seen)
+            tasks += [ExportTask("archive", partition.relation, query, (each,), size) for each, size in ranges]
         if partition.day and partition.day < after.before:
             day = partition.day.isoformat()
             now = {"blocks": partition.blocks, "xid": horizon.xid}

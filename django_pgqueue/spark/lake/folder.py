@@ -87,7 +87,11 @@ class LakeFolder:
 
     def commit_numbers(self) -> list[int]:
         """Return the numbers of all commits, the oldest first, with the one whose files are being placed."""
-        names = (name[:-5].removesuffix(PREPARED) for name in os.listdir(self.commits))
+        try:
+            files = os.listdir(self.commits)
+        except FileNotFoundError:
+            files = []
+        names = (name[:-5].removesuffix(PREPARED) for name in files)
         return sorted({int(name) for name in names if name.isdigit()})
 
     def commit(self, number: int) -> Commit:

@@ -9,6 +9,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.commit import LakeFile
 from django_pgqueue.spark.lake.folder import LakeFolder
+from django_pgqueue.spark.schema import TABLES
 
 
 def committed_files(lake: LakeFolder, up_to: int | None = None) -> dict[str, LakeFile]:
@@ -25,6 +26,23 @@ def committed_files(lake: LakeFolder, up_to: int | None = None) -> dict[str, Lak
             # A compaction may have merged commits at this moment.
             if {*numbers} <= {*lake.commit_numbers()}:
                 raise
+
+
+def check_commits(lake: LakeFolder) -> None:
+    """Raise PipelineError when the folders have files of later commits than the newest: the commits are lost.
+
+    To go on from there would write the rows of these files once more.
+    """
+    files = [path for table in TABLES for path in (lake.path / table).rglob("*.parquet")]
+    # Read after the files: another run may commit meanwhile.
+    head = lake.head.number
+    later = sorted(path for path in files if (number := path.name.partition("-")[0]).isdecimal() and int(number) > head)
+    if later:
+        raise PipelineError(
+            f"The lake in {lake.path} has lost commits: {len(later):,} files, such as {later[0]}, are of later commits "
+            f"than the newest ({head}). Restore the folder {lake.commits} from a backup. Without one, export to a new "
+            "lake, and keep this folder: it may have rows that the database does not have any more."
+        )
 
 
 def lost_files(lake: LakeFolder, folders: Collection[str]) -> list[LakeFile]:

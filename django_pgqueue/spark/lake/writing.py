@@ -23,6 +23,7 @@ from django_pgqueue.spark.lake import durable, placing
 from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.folder import LakeFolder
+from django_pgqueue.spark.lake.history import check_commits
 
 # Tables whose rows the state counts by day, so that retention knows which rows the lake has.
 COUNTED = ("archive", "dead_letter")
@@ -229,11 +230,12 @@ def writing(lake: LakeFolder) -> Iterator[Writing]:
     """Lock the lake for one writer, finish what a killed run left, and yield the right to write.
 
     The staging folder is removed at the end, unless it still has files of a commit. Raises PipelineError if another run
-    has the lock, or if the folder cannot be written.
+    has the lock, if commits are lost, or if the folder cannot be written.
     """
     with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
+            check_commits(lake)
             tidy(lake)
             lake.staging.mkdir(exist_ok=True)  # an object store keeps no empty folder
             for folder in lake.staging.iterdir():

@@ -204,6 +204,8 @@ class Simulation:
             lane.parked_until = None
             fresh = not self._line or lane.place < self._line[0].place
             lane.place = next(self._places)
+            if not fresh:
+                lane.round = self._line[-1].round
             (self._fresh if fresh else self._line).append(lane)
 
     def _turn(self, limit: int, now: int) -> int:
@@ -231,7 +233,7 @@ class Simulation:
             room, quota = lane.allowance(quota, now)
         got = self._take(lane, quota, now)
         # A lane whose message waits for the rate of the queue keeps its place.
-        lane.over = lane.served + got >= limits.weight or not (got or self._gate.short)
+        lane.over = lane.served + got >= lane.turn or not (got or self._gate.short)
         lane.served = 0 if lane.over else lane.served + got
         if lane.over:
             self._gate.forget()

@@ -43,11 +43,11 @@ class SimulatedLane:
     """The place of a channel: in the line, or parked. ``place``: its place in its last turn. ``held``: in an ordered
     channel, the message that failed or waited, and that comes before the others; ``waits``: such a message waits for a
     shared limit. ``wanted``: the tokens that its next message needs of its rate. ``over``: its last turn is over, so it
-    draws a new place."""
+    draws a new place. ``round``: the number of the round of its turn, and how often its weight makes the turn."""
 
     __slots__ = (
-        "held", "in_line", "leased", "limits", "next_at", "over", "parked_until", "place", "ready", "served", "waits",
-        "wanted",
+        "held", "in_line", "leased", "limits", "next_at", "over", "parked_until", "place", "ready", "round",
+        "served", "waits", "wanted",
     )  # fmt: skip
 
     def __init__(self, limits: ChannelLimits) -> None:
@@ -57,12 +57,18 @@ class SimulatedLane:
         self.waits = False
         self.leased = 0
         self.served = 0
+        self.round = (0, 1)
         self.next_at = 0
         self.wanted = 1
         self.over = True
         self.in_line = False
         self.place = 0
         self.parked_until: int | None = None
+
+    @property
+    def turn(self) -> int:
+        """Return how many messages its turn has."""
+        return self.round[1] * self.limits.weight
 
     def opens_at(self) -> int:
         """Return when the rate lets the next message start (GCRA); 0 without a rate."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # These are the constants of django_pgqueue.worker.run.pace, which Spark's workers cannot import; a test compares them.
-LONGEST_WAIT_MICROSECONDS = 200_000  # microseconds
+LONGEST_WAIT_MICROSECONDS = 20_000  # microseconds
 MOST_DEQUEUES = 4
 OLD_MEAN_SHARE = 0.9
 
@@ -28,8 +28,8 @@ class SimulatedPace:
         """Return how many messages to dequeue now. ``waiting``: messages in memory; ``idle``: free slots."""
         if not self._batch:
             return idle
-        wanted = self._slots
+        ahead = 0
         if self._run is not None:
-            wanted += int(min(MOST_DEQUEUES * self._batch, self._slots * LONGEST_WAIT_MICROSECONDS / self._run))
-        room = wanted - waiting - (self._slots - idle)
-        return min(room, self._batch) if room > 0 and (not waiting or room >= wanted // 2) else 0
+            ahead = int(min(MOST_DEQUEUES * self._batch, self._slots * LONGEST_WAIT_MICROSECONDS / self._run))
+        room = max(0, min(ahead - waiting + idle, self._batch))
+        return room if not waiting or room >= min(ahead // 2, self._batch) else 0

@@ -46,14 +46,13 @@ def turn_by_line(
     """
     most = min(limit, AT_ONCE)
     heads = [*islice(fresh, most), *islice(line, most)][:most]
-    weights = sum(lane.limits.weight for lane in heads)
+    times = ceil(limit / sum(lane.limits.weight for lane in heads)) if heads else 1
     left = limit
     while left and (fresh or line):
         lanes = fresh or line
         lane = lanes.popleft()
-        weight = lane.limits.weight
-        share = (limit * weight + weights - 1) // weights if limit > 1 else 0
-        left -= server.serve(lane, min(left, max(weight - lane.served, share)), now)
+        begin_turn(lane, line, times, fresh=lanes is fresh)
+        left -= server.serve(lane, min(left, max(lane.turn - lane.served, 1)), now)
         if server.goes_on(lane):
             lanes.appendleft(lane)
         elif lane.in_line:
@@ -61,6 +60,16 @@ def turn_by_line(
         if gate.short:
             break
     return limit - left
+
+
+def begin_turn(lane: SimulatedLane, line: deque[SimulatedLane], times: int, *, fresh: bool) -> None:
+    """Give a lane whose turn begins the round of the lane at the tail, or begin a round, as pgqueue_round does."""
+    if lane.served:
+        return
+    if line and (fresh or line[-1].round > lane.round):
+        lane.round = line[-1].round
+    else:
+        lane.round = (lane.round[0] + 1, times)
 
 
 def turn_by_share(
@@ -79,9 +88,8 @@ def turn_by_share(
     heads = [*islice(fresh, FIRST_LANES), *islice(line, FIRST_LANES)]
     waiting = sum(lane.limits.weight for lane in heads) or 1
     total = sum(lane.limits.weight for lane in {*heads, *server.holders()}) or 1
-    once: set[SimulatedLane] = set()
     for by_share in (True, False) if gate.limits.fairness == "share" else (False,):
-        full = set(once)
+        full: set[SimulatedLane] = set()
         for lanes in (fresh, line):
             place = 0
             while left and place < len(lanes) and not gate.short:
@@ -92,15 +100,14 @@ def turn_by_share(
                     place += 1
                     continue
                 del lanes[place]
-                got = server.serve(lane, min(cap, left, max(weight - lane.served, ceil(limit * weight / waiting))), now)
+                begin_turn(lane, line, ceil(limit / waiting), fresh=lanes is fresh)
+                got = server.serve(lane, min(cap, left, max(lane.turn - lane.served, 1)), now)
                 left -= got
                 if server.goes_on(lane):
                     lanes.insert(place, lane)
                     place += 1
                 elif lane.in_line:
                     line.append(lane)
-                if lane.limits.limited:
-                    once.add(lane)
-                if lane.limits.limited or not got:
+                if not got:
                     full.add(lane)
     return limit - left

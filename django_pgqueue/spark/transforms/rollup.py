@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.lake import ParquetLake, StagedFile
 from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.days import ONE_DAY
 from django_pgqueue.spark.lake.history import lost_files
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
@@ -103,8 +104,9 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
 
 
 def first_day_of_minutes(lake: ParquetLake, keep: int | None) -> date:
-    """Return the first of the newest ``keep`` days of the lake's messages; None: the first day of all."""
-    newest = max(_messages(lake), default=date.min)
+    """Return the first of the newest ``keep`` days of the lake's messages up to tomorrow; None: the first of all."""
+    tomorrow = datetime.now(UTC).date() + ONE_DAY
+    newest = max((day for day in _messages(lake) if day <= tomorrow), default=date.min)
     return date.min if keep is None else date.fromordinal(max(1, newest.toordinal() - keep + 1))
 
 

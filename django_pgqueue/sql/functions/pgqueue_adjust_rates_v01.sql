@@ -1,6 +1,5 @@
 -- Corrects what the rates of channels, and of their queues, were charged for messages: the next dequeue pays the
 -- difference, or gets it back.
--- Caller: pgqueue_spend, pgqueue_take_places.
 -- p_channel_ids, p_costs: one entry for each message; a negative cost gives back. p_held: the caller holds the lanes of
 -- the channels, and writes them. A dequeue that takes from a lane before it has got the tokens back would get one too
 -- many: its own would count for the time in which the bucket was full. Shared limits: pgqueue_spent.

@@ -1,5 +1,4 @@
 -- Makes room for one new message on a channel that has a max_size: messages that its policy drops for it leave now.
--- Caller: pgqueue_enqueue.
 -- p_dedupe_key: the new message's; p_wait: as in pgqueue_reserve.
 -- Returns all NULL when the channel takes the message; dropped_ids alone, when others have left for it; else the
 --   outcome duplicate with the id, or as pgqueue_admit.

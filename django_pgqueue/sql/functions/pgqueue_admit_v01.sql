@@ -1,5 +1,4 @@
 -- Decides whether a channel that has a max_size takes p_messages more messages, before they are inserted.
--- Caller: pgqueue_admit_one, pgqueue_enqueue_check, pgqueue_enqueue_look.
 -- p_wait: as in pgqueue_reserve.
 -- Returns all NULL when the channel takes them; dropped_ids, locked, when these have to leave first (drop_oldest,
 --   replace: for one message); else the outcome dropped (the channel is full, and its policy is to drop), or full or

@@ -1,6 +1,5 @@
 -- Returns the breaker of a handler, unless it is closed and its last outcome is no failure: then it cannot open before
 -- the next failure, and neither a lease nor a success has to look at it any closer.
--- Caller: pgqueue_complete, pgqueue_must_ask.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_alert_breaker(p_handler text, p_channel_id bigint)

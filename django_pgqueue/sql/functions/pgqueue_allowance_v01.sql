@@ -1,10 +1,10 @@
 -- Computes how many messages a limited channel may be given now.
--- Caller: pgqueue_take_turn.
 -- The caller holds the channel's lane, so no other transaction can lease from the channel meanwhile. The channel's row
 -- is read here, after the lane was locked: a later change leaves an arrival that cannot be folded before the lane is
 -- free again.
 -- Occupancy is counted from the leases themselves: there is no counter that a crash could leak. The rate is a token
--- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371). p_debt: see pgqueue_lane.
+-- bucket kept as the theoretical arrival time of the next message (GCRA, ITU-T I.371). p_debt: see pgqueue_lane;
+-- p_taken: messages that the same call has taken and not leased yet, which count as leases.
 -- Returns no row when p_now lies before the floor of the leases, because the process stood still since it read the
 --   clock: the count would miss leases of later calls. messages: at most p_quota; room: free places under
 --   max_concurrency (0 when paused, or when p_current_id holds an ordered channel; NULL without that limit, which a
@@ -20,7 +20,8 @@ CREATE FUNCTION pgqueue_allowance(
     p_next_at timestamptz,
     p_debt bigint,
     p_lease_floor timestamptz,
-    p_current_id bigint
+    p_current_id bigint,
+    p_taken bigint[]
 )
 RETURNS TABLE (
     messages integer, room integer, look_at timestamptz, next_at timestamptz, step interval, slack interval,
@@ -52,7 +53,9 @@ AS $$
         SELECT CASE WHEN p_lease_floor > p_now THEN '-infinity' ELSE p_lease_floor END AS lease_floor
     ) AS f
     CROSS JOIN LATERAL (
-        SELECT count(*) AS running, min(m.leased_at) AS oldest
+        SELECT count(*) + (
+                SELECT count(*) FROM pgqueue_message AS t WHERE t.id = ANY (p_taken) AND t.channel_id = p_channel_id
+            ) AS running, min(m.leased_at) AS oldest
         FROM pgqueue_message AS m
         WHERE c.max_concurrency IS NOT NULL
             AND (c.released_at IS NULL AND c.paused_at IS NULL OR c.released_at IS NOT NULL AND c.ordered)

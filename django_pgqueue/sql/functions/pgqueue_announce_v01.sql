@@ -1,6 +1,4 @@
 -- Appends arrivals for messages that became ready again (deferred, retried, promoted, given back).
--- Caller: pgqueue_defer, pgqueue_limit_set, pgqueue_promote, pgqueue_promote_waiting, pgqueue_release_keys,
---   pgqueue_repair, pgqueue_reschedule, pgqueue_retry, pgqueue_take_places.
 -- The caller has set the messages to ready before, in the same transaction.
 -- Locks: none (append only).
 CREATE FUNCTION pgqueue_announce(p_ids bigint[])

@@ -1,5 +1,4 @@
 -- Returns the error in a value of archive; NULL when the value is valid, or NULL.
--- Caller: pgqueue_channel_problem, pgqueue_complete, pgqueue_pop, pgqueue_queue_problem.
 -- Locks: none.
 CREATE FUNCTION pgqueue_archive_problem(p_archive text)
 RETURNS text

@@ -1,6 +1,4 @@
 -- Moves messages that the caller has locked to the archive, in any status, as far as their channel or queue keeps them.
--- Caller: pgqueue_admit_one, pgqueue_cancel, pgqueue_channel_purge, pgqueue_defer, pgqueue_drop_surplus, pgqueue_pop,
---   pgqueue_queue_purge, pgqueue_retry.
 -- p_outcome: popped | purged | cancelled | dropped. p_archive, p_ran_seconds: as in pgqueue_complete.
 -- Returns the number of messages that were moved.
 -- Locks: none beyond those that the caller holds.

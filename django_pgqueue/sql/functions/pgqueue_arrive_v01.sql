@@ -1,6 +1,5 @@
 -- Counts messages that an INSERT has brought to channels, appends an arrival of each channel for the next dequeue, and
 -- wakes the workers that sleep on its queue.
--- Caller: pgqueue_message_arrived.
 -- The arrays pair up. p_messages: how many there are; p_ranks, p_ats, p_ids: no ready message of them sorts before this
 -- key, NULL without any; p_waits: some wait for shared limits.
 -- Returns the channels that are full, and whose policy is that older messages leave (drop_oldest, replace).

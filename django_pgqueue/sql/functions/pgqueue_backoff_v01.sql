@@ -1,7 +1,6 @@
 -- Computes the pause before the next attempt: p_base, multiplied by p_factor with each failure, at most p_longest. It
 -- has full jitter, unless the factor is 1. Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
 -- 2015.
--- Caller: pgqueue_retry.
 -- p_attempt: the attempt that failed, from 1. NULL takes the default: p_base 1 second, p_factor 2, p_longest 1 hour (a
 -- constant pause has no bound). The factor is kept between 1 and 1000, and the pause within 365,000 days
 -- (31,536,000,000 s), also for rows that are older than these rules.

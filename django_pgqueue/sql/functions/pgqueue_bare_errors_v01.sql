@@ -1,6 +1,5 @@
 -- Returns when and where each attempt failed, and the type of its exception: an archive of outcomes keeps no more,
 -- because messages and tracebacks quote the payload. NULL stays NULL.
--- Caller: pgqueue_archive, pgqueue_complete_many.
 -- Locks: none.
 CREATE FUNCTION pgqueue_bare_errors(p_errors jsonb)
 RETURNS jsonb

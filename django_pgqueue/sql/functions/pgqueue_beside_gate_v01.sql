@@ -1,6 +1,5 @@
 -- Returns the messages that dequeues have listed beside the gate of a queue (pgqueue_enter_beside), also those whose
 -- lease has ended.
--- Caller: pgqueue_queue_allowance, pgqueue_queue_leases, pgqueue_repair.
 -- Locks: none.
 CREATE FUNCTION pgqueue_beside_gate(p_queue text)
 RETURNS bigint[]

@@ -1,6 +1,5 @@
 -- Returns the changes of breakers since the last call, the oldest first and p_most at most, and deletes them: so one
 -- worker alone reports each change.
--- Caller: lifecycle.breaker_changes.
 -- Returns change: opened, tried (a message runs as a try) or closed; until: of opened, when a message may try;
 --   message_id: of tried, that message. queue and channel are NULL for a breaker of a handler.
 -- Locks: the changes, SKIP LOCKED.

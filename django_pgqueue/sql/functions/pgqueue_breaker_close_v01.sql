@@ -1,5 +1,4 @@
 -- Closes a breaker by hand: its messages go on at once, and failures are counted anew.
--- Caller: lifecycle.breaker_close.
 -- p_queue, p_channel: the channel of a breaker by channel; p_channel NULL: the breaker of the handler.
 -- Returns closed, also when it was not open; or the refusal PGQ07: there is no such breaker.
 -- Locks: the rows of the breaker.

@@ -1,5 +1,4 @@
 -- Returns the name of the shared limit that is the breaker of a handler.
--- Caller: pgqueue_breaker_set, pgqueue_find_breaker.
 -- Locks: none.
 CREATE FUNCTION pgqueue_breaker_name(p_handler text)
 RETURNS text

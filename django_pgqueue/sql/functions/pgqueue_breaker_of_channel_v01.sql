@@ -1,5 +1,4 @@
 -- Returns the id of the breaker of one channel; makes its row when there is none: a channel has none until it opens.
--- Caller: pgqueue_find_breaker, pgqueue_watch_breaker.
 -- p_breaker: the row of the handler's breaker, which the caller has locked, so that no insert waits for another one.
 -- Locks: none.
 CREATE FUNCTION pgqueue_breaker_of_channel(p_breaker pgqueue_limit, p_channel_id bigint)

@@ -1,5 +1,4 @@
 -- Opens a breaker by hand: its messages wait, and one tries after p_until.
--- Caller: lifecycle.breaker_open.
 -- p_until: NULL: after the pause of the breaker. p_queue, p_channel: the channel of a breaker by channel; p_channel
 -- NULL: the breaker of the handler.
 -- Returns open; or the refusal PGQ07: there is no such breaker, or p_until has passed, or is no end.

@@ -1,5 +1,4 @@
 -- Returns the error in the handler or the settings of a breaker; NULL when both are valid.
--- Caller: pgqueue_breaker_set.
 -- p_settings: as in pgqueue_breaker_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_breaker_problem(p_handler text, p_settings jsonb)

@@ -1,6 +1,5 @@
 -- Gives a handler a breaker, changes it, or takes it away. After some failures in a row the handler's messages wait;
 -- then one of them tries, and a success lets the others go on.
--- Caller: lifecycle.breaker_set.
 -- p_settings: failures: 1 to 1,000; within, pause: intervals as text, such as "30 seconds", the pause a second or
 -- longer; per: handler (default), or channel, for a breaker of its own for each channel. NULL takes the breaker away,
 -- and its messages go on.

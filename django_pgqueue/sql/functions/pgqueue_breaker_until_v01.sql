@@ -1,6 +1,4 @@
 -- Returns until when a breaker is open; NULL: it is closed. A time that has passed: one message at a time may try.
--- Caller: pgqueue_breakers, pgqueue_explain_breaker, pgqueue_limit_room, pgqueue_next_due,
---   pgqueue_turn_breaker, pgqueue_watch_breaker.
 -- A closed breaker opens when its last breaker_failures outcomes are failures, all within breaker_within. The last try
 -- decides about an open one: a success closes it, a failure keeps it open for another breaker_pause. Both follow from
 -- the outcomes alone, whenever it is asked, so no settlement has to write the row of the breaker.

@@ -1,6 +1,5 @@
 -- Lists the breakers of handlers, and the open breakers of single channels, at most p_most: those that have been open
 -- for the longest first.
--- Caller: lifecycle.breakers.
 -- Returns state: closed, open, or trying (the pause is over, and one message at a time may try); until: when it may;
 --   waiting: messages that wait for it, 1,000 at most; openings: how often it has opened. The row of a handler with a
 --   breaker for each channel sums up the openings of all of them; its queue and channel are NULL, as for each handler.

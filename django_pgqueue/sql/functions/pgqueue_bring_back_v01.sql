@@ -1,8 +1,6 @@
 -- Makes a few messages of a queue ready again: at most 16 with an expired lease, 100 scheduled messages that are due,
 -- p_limit that wait for shared limits, and the next message of 100 order keys whose settlement could not release it
 -- (pgqueue_release_noted). So the queue depends neither on a sweep nor on a tick.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_dequeue_many, pgqueue_dequeue_matching,
---   pgqueue_stream_claim.
 -- The callers found fewer messages than they may take, or an empty line. p_now is their reading of the clock: the
 -- leases of the call itself, however short, last longer. Other queues are left out: the caller's transaction may stay
 -- open, and no other transaction can bring back the messages that it holds.

@@ -1,7 +1,5 @@
 -- Returns the stored time of a token bucket, bounded by what it can be at p_now: the interval may have been shortened,
 -- or the clock set back.
--- Caller: pgqueue_allowance, pgqueue_charge_lane, pgqueue_explain_limits, pgqueue_gate_time, pgqueue_queue_allowance,
---   pgqueue_queue_limits.
 -- p_step, p_burst: the interval and the burst of the rate; p_debt: how many tokens beyond the burst messages have cost.
 -- The function is STABLE, so that it becomes a part of the expression.
 -- Locks: none.

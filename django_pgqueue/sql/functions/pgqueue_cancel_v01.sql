@@ -1,6 +1,5 @@
 -- Cancels messages: ready and scheduled ones go to the archive as cancelled; the holder of a leased one is asked to
 -- stop.
--- Caller: lifecycle.cancel.
 -- p_reason is kept with the message. The holder of a lease sees the request in its next heartbeat. If it completes the
 -- message all the same, the message is completed; when it would be delivered again (defer, retry, an expired lease), it
 -- is archived as cancelled.

@@ -1,7 +1,6 @@
 -- Makes the next dequeue look at the lanes of channels whose limits, order, pause or weight were edited (by admin, ORM
 -- or SQL). Messages that are held in a channel which is not ordered any more become scheduled ones: one that holds it,
 -- and those that were leased before it was ordered and failed since; one that waits for a shared limit goes on waiting.
--- Caller: trigger of pgqueue_channel.
 -- Statement trigger, AFTER UPDATE (transition tables: old_channels, new_channels).
 -- Locks: held messages, SKIP LOCKED. Only dequeue changes the lane.
 CREATE FUNCTION pgqueue_channel_changed()

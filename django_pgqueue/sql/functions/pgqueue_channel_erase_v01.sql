@@ -1,7 +1,7 @@
 -- Erases a tenant, one part in each call: the live messages, the archive, the dead letters, the schedules and the
 -- figures of a channel, and its context. At the end it releases the channel.
--- Caller: lifecycle.channel_erase.
--- The first call pauses the channel. A call removes at most p_limit messages, or reads one range of a table. Its
+-- The first call pauses the channel, and messages that come later are left to a second run, which finds it released, so
+-- that an erase ends beside fast producers. A call removes at most p_limit messages, or reads one range of a table. Its
 -- "reached" is p_after of the next call; the last one returns erased. Then pgqueue_remove_released removes the row of
 -- the channel, when no open transaction can still bring a message. A row that came meanwhile is found by a second run.
 -- p_force: messages under lease are removed, too; a later settlement of their holders is refused as a lost lease.
@@ -33,6 +33,7 @@ DECLARE
     v_names text[];
     v_step record;
     v_table record;
+    v_until bigint;
 BEGIN
     IF num_nulls(p_queue, p_channel, p_force, p_dry_run, p_after, p_limit) > 0 OR p_limit < 1 THEN
         refusal := pgqueue_refusal('PGQ07', 'an erase takes no NULL, and a limit of 1 or more');
@@ -51,17 +52,18 @@ BEGIN
         WHERE c.released_at IS NOT NULL AND c.queue = p_queue AND length(p_channel) <= 160
             AND c.name = format('%s (released %s)', p_channel, c.id));
     v_names := p_channel || ARRAY(SELECT c.name FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids));
-    IF p_after = '{}' THEN
+    IF NOT p_after ? 'table' THEN
+        v_until := coalesce((p_after ->> 'until')::bigint, (SELECT s.last_value FROM pgqueue_message_id_seq AS s));
         IF NOT p_dry_run THEN
             UPDATE pgqueue_channel AS c
             SET paused_at = coalesce(c.paused_at, clock_timestamp()), pause_reason = 'the channel is being erased',
                 paused_until = NULL, context = '{}'
             WHERE c.id = ANY (v_ids) AND c.pause_reason <> 'the channel is being erased';
         END IF;
-        SELECT e.* INTO v_step FROM pgqueue_erase_messages(v_ids, p_force, p_dry_run, p_limit) AS e;
+        SELECT e.* INTO v_step FROM pgqueue_erase_messages(v_ids, p_force, p_dry_run, p_limit, v_until) AS e;
         removed := jsonb_build_object('message', v_step.messages);
         leased := v_step.leased;
-        reached := CASE WHEN v_step.more THEN '{}' ELSE '{"table": ""}'::jsonb END;
+        reached := CASE WHEN v_step.more THEN jsonb_build_object('until', v_until) ELSE '{"table": ""}' END;
         RETURN;
     END IF;
     -- The tables without an index on the channel are read in ranges. A partition may have been dropped since.

@@ -1,5 +1,4 @@
 -- Pauses a channel: its messages are not delivered any more, enqueue goes on, and leased messages may be settled.
--- Caller: lifecycle.channel_pause.
 -- p_until: when the sweep resumes the channel; NULL: it stays paused until pgqueue_channel_resume.
 -- Returns paused; or the refusal PGQ03 or PGQ07.
 -- Locks: the channel's row.

@@ -1,5 +1,4 @@
 -- Returns the error in the name or the limits of a channel; NULL when both are valid.
--- Caller: pgqueue_channel_set, pgqueue_enqueue_check, pgqueue_queue_problem.
 -- p_limits: as in pgqueue_channel_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_channel_problem(p_queue text, p_channel text, p_limits jsonb DEFAULT '{}')
@@ -9,7 +8,7 @@ STABLE
 AS $$
 DECLARE
     v_known text[] := ARRAY['max_concurrency', 'max_size', 'full_policy', 'release_interval', 'release_burst', 'weight',
-        'archive', 'ordered', 'on_dead', 'context'];
+        'archive', 'ordered', 'on_dead', 'context', 'forgive'];
 BEGIN
     IF coalesce(p_channel, '') = '' OR length(p_channel) > 200 THEN
         RETURN 'its name takes 1 to 200 characters';
@@ -25,6 +24,8 @@ BEGIN
         RETURN 'on_dead is neither continue nor pause';
     ELSIF jsonb_typeof(p_limits -> 'context') <> 'object' THEN
         RETURN format('its context is not a JSON object but of the kind %s', jsonb_typeof(p_limits -> 'context'));
+    ELSIF jsonb_typeof(p_limits -> 'forgive') <> 'boolean' THEN
+        RETURN 'forgive is not a boolean';
     ELSIF jsonb_typeof(p_limits -> 'ordered') NOT IN ('boolean', 'null') THEN
         RETURN format('ordered is not a boolean but %s', left(p_limits ->> 'ordered', 100));
     ELSIF p_limits -> 'max_concurrency' <> '1' AND (p_limits -> 'ordered' = 'true'

@@ -1,6 +1,5 @@
 -- Builds the refusal of a channel that is full (PGQ04), released (PGQ05) or busy (PGQ06). It names the channel and its
 -- queue.
--- Caller: pgqueue_admit, pgqueue_arrive, pgqueue_missing_channel, pgqueue_reserve.
 -- p_sqlstate: one of these three. p_live, p_messages: of a full channel, how many messages it holds, and how many more
 -- there are to enqueue.
 -- Locks: none.

@@ -1,6 +1,5 @@
 -- Releases a channel: it takes no new messages, its messages drain without limits, then pgqueue_remove_released removes
 -- the row.
--- Caller: lifecycle.channel_release.
 -- Returns released; or the refusal PGQ03.
 -- Locks: the channel's row.
 CREATE FUNCTION pgqueue_channel_release(p_queue text, p_channel text, OUT outcome text, OUT refusal jsonb)

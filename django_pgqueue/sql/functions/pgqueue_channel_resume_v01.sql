@@ -1,5 +1,4 @@
 -- Resumes a paused channel; its lane goes to the tail of the line.
--- Caller: pgqueue_resume_due; lifecycle.channel_resume.
 -- Returns resumed; or the refusal PGQ03.
 -- Locks: the channel's row.
 CREATE FUNCTION pgqueue_channel_resume(p_queue text, p_channel text, OUT outcome text, OUT refusal jsonb)

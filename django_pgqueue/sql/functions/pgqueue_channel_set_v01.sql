@@ -1,10 +1,9 @@
 -- Creates a channel, or changes the limits that p_limits names. A released channel of the name makes room for a new
 -- one: limits, context, pause and place in the line begin anew, because the name may now belong to another tenant.
--- Caller: pgqueue_missing_channel; lifecycle.channel_set.
 -- p_limits: {"max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"}, null lifts a
 -- limit; "archive": full | outcome | none, null: the queue's setting applies; "ordered": true sets max_concurrency to
 -- 1, which stays when it becomes false; "on_dead": continue | pause. Beside the limits: "context", an object, which
--- replaces the context of the channel.
+-- replaces the context of the channel; "forgive": true ends the debt of its rate.
 -- Returns the channel's id and created or changed; or the refusal: PGQ05 the released channel still drains, PGQ07
 --   invalid channel. The change holds from the next dequeue on.
 -- Locks: the channel's own row.
@@ -68,5 +67,6 @@ BEGIN
         on_dead = coalesce(p_limits ->> 'on_dead', c.on_dead),
         context = coalesce(p_limits -> 'context', c.context)
     WHERE c.queue = p_queue AND c.name = p_channel AND p_limits <> '{}';
+    PERFORM pgqueue_forgive(p_channel_id => pgqueue_channel_set.id) WHERE p_limits -> 'forgive' = 'true';
 END;
 $$;

@@ -1,6 +1,5 @@
 -- Charges the rate of a channel for messages that cost more than was known when they were leased, or gives back what
 -- they cost less.
--- Caller: pgqueue_adjust_rates, pgqueue_fold_lane.
 -- p_place: the lane, which the caller has locked; p_cost: the difference (pgqueue_adjust_rates).
 -- Returns where the lane is stored now.
 -- Locks: none beyond those of the caller.

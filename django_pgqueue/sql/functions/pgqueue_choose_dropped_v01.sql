@@ -1,7 +1,6 @@
 -- Chooses and locks the messages that leave a full channel for new ones. drop_oldest takes as many as places are
 -- missing, the longest due first (pgqueue_longest_due), then scheduled ones by their time. replace takes all ready and
 -- scheduled ones. A message that is leased, or is being taken, stays.
--- Caller: pgqueue_admit, pgqueue_drop_surplus.
 -- p_room: places that are free, not counting them; p_new: their ids, in order. New messages arrive one after the other:
 -- each makes those before it leave, and the last one stays.
 -- Returns the ids; NULL when too few may leave.

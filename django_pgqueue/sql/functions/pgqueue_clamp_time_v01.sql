@@ -1,6 +1,5 @@
 -- Returns a time that can be subtracted and shown, whatever the row contains: the nearest time in the years 2 to 9998.
 -- NULL stays NULL.
--- Caller: pgqueue_explain_message, pgqueue_health, pgqueue_limit_health, pgqueue_metrics, pgqueue_queue_limits,
 -- pgqueue_sweep.
 -- A row that came without the trigger, as by replication, may be at infinity. The function is IMMUTABLE, so that it
 -- becomes a part of the statement.

@@ -1,5 +1,4 @@
 -- Settles leased messages as done, in one statement: the long way of pgqueue_complete, which documents the parameters.
--- Caller: pgqueue_complete.
 -- The settings of pgqueue_complete pin the plans.
 -- Locks: as pgqueue_complete.
 -- Errors: PGQ02.

@@ -1,6 +1,5 @@
 -- Settles leased messages as done: moves them to the archive. One message takes the short way here, every other call
 -- the long way (pgqueue_complete_many).
--- Caller: pgqueue_stream_settle; lifecycle.complete.
 -- p_ids and p_tokens pair up. p_cancelled: settle as cancelled; without a result, stores cancel_reason. p_archive: full
 -- | outcome | none, overrides the setting of the channel (its column archive) and of the queue. outcome: the archive
 -- keeps no payload, body, headers, result or saved state, and bare errors.

@@ -1,5 +1,4 @@
 -- Counts the live messages of a channel, each state by its own index.
--- Caller: pgqueue_erase_figures, pgqueue_erase_messages, pgqueue_lock_size, pgqueue_make_room, pgqueue_recount.
 -- A caller that keeps a size counts the departures in the same statement, so that both belong to one snapshot.
 -- Locks: none.
 CREATE FUNCTION pgqueue_count_live(p_channel_id bigint)

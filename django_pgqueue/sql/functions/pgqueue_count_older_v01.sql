@@ -1,5 +1,4 @@
 -- Counts the leases of dequeues that did not know that a handler has a shared limit, because they had begun before.
--- Caller: pgqueue_hold_limit.
 -- The caller holds the limit. p_awaited: the transactions of such dequeues; empty: they have not been looked up yet
 -- (pgqueue_meter). A dequeue locks the table of lanes before it looks up the limits of its messages, until its
 -- transaction ends. So a transaction that has not locked it, or is not the same one, knows the limit.

@@ -1,5 +1,4 @@
 -- Counts the ready messages of some channels, up to p_most; p_most + 1 means that there are more.
--- Caller: pgqueue_health, pgqueue_queue_limits.
 -- Locks: none.
 CREATE FUNCTION pgqueue_count_ready(p_channel_ids bigint[], p_most integer)
 RETURNS integer

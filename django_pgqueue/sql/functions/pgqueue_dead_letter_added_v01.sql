@@ -1,6 +1,5 @@
 -- Warns in the server's log about new dead letters, at most once in 10 seconds, and publishes the event dead_lettered
 -- for queues that have events.
--- Caller: trigger of pgqueue_dead_letter.
 -- Statement trigger, AFTER INSERT (transition table: added). It reports any INSERT: verbs, plain SQL, COPY.
 -- Locks: none.
 CREATE FUNCTION pgqueue_dead_letter_added()

@@ -1,5 +1,4 @@
 -- Settles leased messages as dead letters: moves them to pgqueue_dead_letter with a reason, in one statement.
--- Caller: pgqueue_defer, pgqueue_defer_unknown, pgqueue_discard, pgqueue_retry; lifecycle.dead_letter.
 -- p_reasons: short words, by convention rejected | unknown_handler | failed | poison | timed_out or the handler's
 --   own. p_details: a JSON object for each message.
 -- p_ran_seconds: how many seconds the handler of each message ran; NULL: unknown. The dead letter's started_at follows

@@ -1,6 +1,5 @@
 -- Returns the reason of the pause of an ordered channel at whose dead letter it stopped. A pause with this very reason
 -- ends when the dead letter is redriven.
--- Caller: pgqueue_pause_at_dead, pgqueue_resume_redriven.
 -- Locks: none.
 CREATE FUNCTION pgqueue_dead_pause_reason(p_id bigint, p_reason text)
 RETURNS text

@@ -1,6 +1,5 @@
 -- Gives leased messages back when their worker does not know their handler: a deployment may be in progress, and
 -- another worker may know it.
--- Caller: lifecycle.defer_unknown.
 -- p_errors: one JSON object for each message, with a type. It is kept with the message the first time; p_grace after
 -- that, the message is dead-lettered as unknown_handler. Until then the attempt is given back, and each pause is as
 -- long as the message has waited so far, from 1 second to a tenth of p_grace. A message whose cancellation was

@@ -1,7 +1,6 @@
 -- Gives leased messages back on purpose, to be delivered again at p_until or after p_delay; without either at once, in
 -- their old place. A message of an ordered channel always keeps its place, and is held there until its time. p_states
 -- replaces the saved state.
--- Caller: pgqueue_defer_unknown, pgqueue_heartbeat, pgqueue_stream_release; lifecycle.defer, lifecycle.give_back.
 -- A deferral is progress, not a failure: the attempt is given back, so a long chain of deferrals never runs out of
 -- attempts. With p_count_attempt it counts as a failure does: when the attempts are used up, the message becomes a dead
 -- letter with the reason deferred. A message whose cancellation was requested goes to the archive instead.

@@ -1,6 +1,5 @@
 -- Deletes dead letters for good: no redrive brings them back; a lake that has them keeps them. Redriven dead letters
 -- are left alone: they document where the message went.
--- Caller: lifecycle.delete_dead.
 -- p_keep_unexported leaves the dead letters that a lake lacks, as pgqueue_prune does.
 -- Returns an outcome for each message: deleted | redriven | unexported | busy (another transaction redrives or
 --   deletes it, or prunes) | not_found.

@@ -1,6 +1,5 @@
 -- Takes one message of a queue with limits and leases it: the short way of pgqueue_dequeue, which documents the
 -- parameters.
--- Caller: pgqueue_dequeue.
 -- It passes beside the gate of the queue if it can, else it holds the gate, and takes the turn of the first lane. What
 -- it does not find there, the long way (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that
 -- holds leases. Beside the gate it looks by itself, because the long way needs the gate. p_looked: the caller has
@@ -46,6 +45,10 @@ BEGIN
         PERFORM pgqueue_fold(p_queue, false, v_now);
         IF p_head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
+    IF p_head IS NOT NULL THEN
+        PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.due;
+        v_fresh := v_fresh OR FOUND;
+    END IF;
     LOOP
         SELECT l.ctid AS place, l.channel_id, c.name, c.context, (l.seq + l.served) % 8 = 0 AS looks INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
@@ -58,7 +61,8 @@ BEGIN
     END LOOP;
     IF v_lane.place IS NOT NULL AND (v_lane.channel_id = ANY (v_room.channel_ids)) IS NOT TRUE THEN
         v_turn := pgqueue_take_turn(
-            p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place, v_room.tokens, v_room.burst);
+            p_queue, NULL, v_fresh, NULL, NULL, coalesce(p_head, p_lane_seq), 1, 0, v_now, NULL, NULL, v_lane.place,
+            v_room.tokens, v_room.burst);
         v_id := v_turn.ids[1];
     END IF;
     IF v_id IS NOT NULL THEN

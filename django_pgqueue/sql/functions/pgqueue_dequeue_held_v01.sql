@@ -1,5 +1,4 @@
 -- Takes one message and leases it, after the short way of pgqueue_dequeue has found none that is free.
--- Caller: pgqueue_dequeue.
 -- p_held: other transactions hold all lanes of the line, and there are no shared limits. There may be messages beside
 -- those that they take; a line that is short has none most often, while many consumers ask at once. So this call takes
 -- the long way (pgqueue_dequeue_many) only if something waits outside of the line, or if a lane is free after the

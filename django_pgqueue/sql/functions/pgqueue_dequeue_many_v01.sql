@@ -1,6 +1,5 @@
 -- Takes up to p_limit messages of a queue and leases them: the long way of pgqueue_dequeue, which documents the
 -- parameters.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_dequeue_held.
 -- p_guarded: the caller has seen that the settings of the queue must be looked at (pgqueue_line). p_looked: it has
 -- brought messages back.
 -- With fewer than p_limit it brings back expired leases and scheduled messages that are due (pgqueue_bring_back), and

@@ -1,6 +1,6 @@
--- Leases ready messages of a queue that match: with this handler, with a payload that contains p_payload, or both. All
+-- Leases ready messages of a queue that match: with this handler, one of p_handlers if p_handler is NULL, a payload
+-- that contains p_payload, or both. All
 -- limits hold. Each channel gets its share of p_limit first, then channels that have more messages fill the rest.
--- Caller: lifecycle.dequeue_matching.
 -- Runs in a transaction of its own. It looks at p_look messages at most (pgqueue_find_matching): with the index of
 -- payloads at those that match, else at those that come first, so a match far behind them is not found yet.
 -- Returns the columns of pgqueue_dequeue, channel after channel.
@@ -13,7 +13,8 @@ CREATE FUNCTION pgqueue_dequeue_matching(
     p_worker text DEFAULT NULL,
     p_handler text DEFAULT NULL,
     p_payload jsonb DEFAULT NULL,
-    p_look integer DEFAULT 1000
+    p_look integer DEFAULT 1000,
+    p_handlers text[] DEFAULT NULL
 )
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
@@ -38,7 +39,7 @@ DECLARE
 BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease, 'dequeue_matching');
-    ELSIF p_handler IS NULL AND p_payload IS NULL THEN
+    ELSIF p_handler IS NULL AND p_payload IS NULL AND p_handlers IS NULL THEN
         RAISE EXCEPTION 'dequeue_matching needs a handler or a payload: both are NULL'
             USING ERRCODE = 'PGQ07', HINT = 'For messages of all kinds call pgqueue_dequeue().';
     ELSIF coalesce(p_look, 0) NOT BETWEEN 1 AND 100000 THEN
@@ -52,7 +53,8 @@ BEGIN
         PERFORM pgqueue_fold(p_queue, false, clock_timestamp());
         PERFORM pgqueue_fold(p_queue, true, clock_timestamp());
         SELECT array_agg(f.channel_id) AS channels, count(*) AS count, jsonb_agg(f.ids) AS ids INTO v_found
-        FROM pgqueue_find_matching(p_queue, p_handler, p_payload, p_look) AS f;
+        FROM pgqueue_find_matching(
+            p_queue, CASE WHEN p_handler IS NULL THEN p_handlers ELSE ARRAY[p_handler] END, p_payload, p_look) AS f;
         -- Each channel gives its share first; then channels that have more fill the rest.
         FOREACH v_quota IN ARRAY ARRAY[(p_limit - v_count + v_found.count - 1) / greatest(v_found.count, 1),
             p_limit] LOOP

@@ -1,6 +1,5 @@
 -- Leases up to p_limit messages of a queue to a worker for p_lease. The attempt is counted now, so a crash of the
 -- worker counts.
--- Caller: pgqueue_dequeue_wait, pgqueue_pop; lifecycle.dequeue.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
 -- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find
@@ -8,7 +7,7 @@
 -- idle consumers end there. On an empty line, arrivals that can wait are folded at once: they may be of the same
 -- channel, and come first. A lone message does not stand in the line (pgqueue_receive). All lanes that come into an
 -- empty line are fresh. Other arrivals that can wait are folded about once in eight messages, so that they need no
--- ticker.
+-- ticker; but at once when the time of a lane has come, which would lose tokens of its rate.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -39,6 +38,7 @@ DECLARE
     v_lane record;
     v_fresh boolean;
     v_back boolean := false;
+    v_done boolean;
     v_id bigint;
     v_key text;
     v_delivery pgqueue_delivery;
@@ -46,16 +46,15 @@ BEGIN
     IF NOT pgqueue_may_take(p_queue, p_limit, p_lease) THEN
         PERFORM pgqueue_refuse_take(p_queue, p_limit, p_lease);
     END IF;
-    SELECT n.arrival_xid, n.late_xids, n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits
-    INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
+    SELECT n.arrival_xid, n.late_xids, n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.limits,
+        n.due INTO v_line FROM pgqueue_line(p_queue, v_now) AS n;
     v_fresh := v_line.fresh_head IS NOT NULL OR v_line.urgent;
     IF v_line.head IS NULL AND NOT v_fresh THEN
         SELECT n.lazy OR n.due, n.expired OR n.scheduled OR n.waiting OR n.noted INTO v_fresh, v_back
         FROM pgqueue_line(p_queue, v_now) AS n;
         v_back := v_back AND NOT v_fresh AND pgqueue_bring_back(p_queue, p_limit, v_now, p_worker) > 0;
         v_fresh := v_fresh OR v_back;
-        IF NOT v_fresh THEN RETURN; END IF;
-        v_line.urgent := v_back OR v_line.guarded;
+        IF NOT v_fresh THEN RETURN; END IF; v_line.urgent := v_back OR v_line.guarded;
         PERFORM pgqueue_fold(p_queue, true, v_now) WHERE NOT v_line.urgent AND p_limit = 1;
     END IF;
     IF p_limit > 1 THEN
@@ -70,29 +69,33 @@ BEGIN
         v_id := v_lane.id;
     END IF;
     IF v_id IS NULL THEN
+        IF v_line.due AND v_line.head IS NOT NULL THEN
+            v_fresh := pgqueue_fold(p_queue, true, v_now) IS NOT NULL;
+        END IF;
         LOOP
             SELECT l.ctid AS place, l.channel_id, l.floor_rank, l.floor_at, l.floor_id, l.ahead, c.name, c.context,
-                pgqueue_is_limited(c) AS limited, l.served + 1 >= c.weight AS done, (l.seq + l.served) % 8 = 0 AS looks
-            INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+                pgqueue_is_limited(c) AS limited, c.weight, l.served, r.round, (l.seq + l.served) % 8 = 0 AS looks
+            INTO v_lane FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id CROSS JOIN LATERAL
+                pgqueue_round(p_queue, coalesce(v_line.head, v_line.lane_seq), l.fresh, l.round, l.served, 1) AS r
             WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
                 THEN coalesce(v_line.fresh_head, v_line.fresh_seq) ELSE coalesce(v_line.head, v_line.lane_seq) END
             ORDER BY l.seq LIMIT 1 FOR UPDATE OF l SKIP LOCKED;
-            EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL;
-            v_fresh := false;
+            EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL; v_fresh := false;
         END LOOP;
         IF v_lane.limited OR v_lane.ahead < 2 THEN
-            v_id := (pgqueue_take_turn(
-                p_queue, NULL, v_fresh, NULL, NULL, 1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
+            v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, coalesce(v_line.head, v_line.lane_seq),
+                1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
         ELSIF v_lane.place IS NOT NULL THEN
             SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
             v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
+            v_done := v_lane.served + 1 >= (v_lane.round & 1048575) * v_lane.weight;
             UPDATE pgqueue_lane AS l
-            SET seq = CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
-                fresh = v_fresh AND NOT v_lane.done, served = CASE WHEN v_lane.done THEN 0 ELSE l.served + 1 END
-            WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
+            SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
+                fresh = v_fresh AND NOT v_done, served = CASE WHEN v_done THEN 0 ELSE l.served + 1 END,
+                round = v_lane.round WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
         END IF;
     END IF;
     v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;

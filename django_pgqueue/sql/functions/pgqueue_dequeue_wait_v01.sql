@@ -1,5 +1,4 @@
 -- Dequeues; if there is no message, looks again until one arrives, for up to p_wait.
--- Caller: SQL clients.
 -- A client in any language runs it by CALL in autocommit. The procedure has the rights and the search_path of its
 -- caller: a procedure with its own rights or search_path may not commit, and one transaction for the whole wait would
 -- keep an old snapshot, so that VACUUM could clean up nothing.
@@ -23,24 +22,33 @@ DECLARE
     v_deadline timestamptz := pg_catalog.clock_timestamp() + least(p_wait, '300 seconds');
     v_left double precision;
     v_pause double precision := 0.01;
+    v_never text;
 BEGIN
     IF p_wait IS NULL OR p_wait NOT BETWEEN '0' AND '300 seconds' THEN
         RAISE EXCEPTION 'dequeue_wait waits for 0 to 300 seconds (%)', coalesce(p_wait::text, 'NULL')
             USING ERRCODE = 'PGQ07', HINT = 'To wait longer, call it again, or run a worker.';
     END IF;
     BEGIN
-        -- It never succeeds here, but the message says whether it could elsewhere. In another language than English
-        -- this finds out nothing, and the COMMIT below raises PostgreSQL's own error.
+        -- No COMMIT succeeds in such a DO. The message, in the language of lc_messages, is that of a transaction block.
+        EXECUTE 'DO ''BEGIN COMMIT; END''';
+    EXCEPTION WHEN invalid_transaction_termination THEN
+        v_never := SQLERRM;
+    END;
+    BEGIN
+        -- It never succeeds here, but the message says whether it could elsewhere.
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        IF SQLERRM = 'invalid transaction termination' THEN
+        IF SQLERRM = v_never THEN
             RAISE EXCEPTION 'dequeue_wait cannot run in a transaction block or a function: it commits'
                 USING ERRCODE = 'PGQ07',
                 HINT = 'CALL it as a statement of its own, in autocommit. In a transaction use pgqueue_dequeue.';
         END IF;
     END;
     LOOP
-        SELECT coalesce(jsonb_agg(to_jsonb(d) - 'ordinality' ORDER BY d.ordinality), '[]') INTO messages
+        -- The body is in hexadecimal, whatever bytea_output is; chr(92) is a backslash, whatever the literals allow.
+        SELECT coalesce(jsonb_agg(to_jsonb(d) - 'ordinality'
+            || jsonb_build_object('body', chr(92) || 'x' || encode(d.body, 'hex')) ORDER BY d.ordinality), '[]')
+        INTO messages
         FROM pgqueue_dequeue(p_queue, p_limit, p_lease, p_worker) WITH ORDINALITY AS d;
         COMMIT;
         v_left := extract(epoch FROM v_deadline - pg_catalog.clock_timestamp());

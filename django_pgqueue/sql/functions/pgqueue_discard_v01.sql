@@ -1,6 +1,5 @@
 -- Moves ready, scheduled and leased messages to the dead letters with the reason discarded; a redrive brings them back.
 -- The holder of a lease loses it: its heartbeat and settlement are refused.
--- Caller: lifecycle.discard.
 -- p_reason is kept as the message of the details.
 -- Returns an outcome for each message: discarded | busy (another transaction takes or settles it) | settled |
 --   not_found.

@@ -1,7 +1,6 @@
 -- Drops the archive's partitions whose day ended longer ago than p_retention, or than the longest retention of a queue
 -- if that is longer; NULL keeps all. With p_keep_unexported it drops only those that every lake holds: none without a
 -- lake, or without the app of the pipeline. Their messages are added to the tally.
--- Caller: pgqueue_prune.
 -- Messages that a lake has not seen are counted in its row, and reported by a warning.
 -- Returns dropped: the partitions that are gone; kept: those past retention that are not exported, or in use: all of
 --   them are left then, for the next time.
@@ -27,7 +26,7 @@ BEGIN
     v_past := ARRAY(
         SELECT c.oid::regclass FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'pgqueue_archived_message'::regclass
-            AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
+            AND c.relname ~ '^pgqueue_archived_message_[0-9]{4}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$'
             AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 < (clock_timestamp() AT TIME ZONE 'UTC')
                 - CASE WHEN p_retention IS NOT NULL THEN greatest(p_retention, v_longest) END
         ORDER BY c.relname);

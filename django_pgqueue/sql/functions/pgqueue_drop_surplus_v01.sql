@@ -1,6 +1,5 @@
 -- Drops the surplus of a plain INSERT in a channel whose policy is drop_oldest or replace; it goes to the archive as
 -- dropped.
--- Caller: pgqueue_message_arrived.
 -- The insert trigger has locked the counts of all channels of its statement. p_new: the messages of the statement that
 -- are not leased, in the order of ids; p_messages: how many there are including the leased ones.
 -- Locks: messages, SKIP LOCKED.

@@ -1,5 +1,4 @@
 -- Replaces the payload of a ready or scheduled message. Its place in the line, its attempts and its errors stay.
--- Caller: lifecycle.edit.
 -- For a dead letter, pgqueue_redrive has p_payload.
 -- Returns edited | leased | busy (another transaction takes or settles it) | settled | not_found; or the refusal PGQ07:
 --   no payload, or one that is too large.

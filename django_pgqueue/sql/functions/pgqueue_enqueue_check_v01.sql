@@ -1,6 +1,5 @@
 -- Returns the refusal of a channel that does not take p_messages more, before anything is written; NULL when it does. A
 -- channel refuses because it is full, busy, released or missing, or because its name is invalid.
--- Caller: pgqueue_enqueue_look, pgqueue_redrive_refusal.
 -- p_create: a channel that does not exist will be created, if its name is valid; p_drops: a full channel whose policy
 -- is not error is only locked, and the messages that leave are chosen later; p_wait: as in pgqueue_reserve.
 -- Locks: as pgqueue_admit (lock order, step 1): a caller asks for several channels in the order of their ids.

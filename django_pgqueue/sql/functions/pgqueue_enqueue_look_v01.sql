@@ -1,6 +1,5 @@
 -- Finds the channels of a bulk enqueue that cannot take their messages, before anything is written, and locks the
 -- counts of those with a max_size, each once and in the order of all enqueuers.
--- Caller: pgqueue_enqueue_many.
 -- The parameters are those of pgqueue_enqueue_many. With p_partial only counts are locked: each message is decided by
 -- itself.
 -- Returns refusals: by queue and channel, as a JSON array in text; missing: queue and channel of those to be created;

@@ -1,5 +1,4 @@
 -- Enqueues many messages in one statement. Arrays pair up; NULL for an array means the default for all.
--- Caller: lifecycle.enqueue_statements.
 -- p_payloads: NULL, or a NULL in it, is JSON's null. p_limits: for each message a JSON array of names. p_partial:
 -- enqueue every message that is not refused, even if others are; without it all or none. p_wait: as in pgqueue_enqueue.
 -- Returns one row for each message, in the order given, as pgqueue_enqueue does. All or none: if one is refused,
@@ -66,7 +65,7 @@ BEGIN
     v_ids := v_look.ids;
     v_refused := v_refused OR p_partial IS NOT TRUE AND pgqueue_any_invalid(p_handlers, p_payloads, p_bodies, p_headers,
         p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests,
-        p_dedupe_keys, p_limits, p_costs, p_order_keys);
+        p_dedupe_keys, p_limits, p_costs, p_order_keys, p_queues, p_channels);
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)
         FROM pgqueue_missing_channel(v_look.missing[v_place][1], v_look.missing[v_place][2], p_create_channel) AS m;

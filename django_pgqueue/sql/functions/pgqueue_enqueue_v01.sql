@@ -1,16 +1,15 @@
 -- Enqueues one message. It exists if and only if the caller's transaction commits.
--- Caller: pgqueue_enqueue_each, pgqueue_schedule_enqueue; lifecycle.enqueue_statements.
 -- p_limits: names of shared limits, see pgqueue_limit_set; p_cost: what it costs of rates and of max_cost, default 1.
 -- p_order_key: messages of the channel with the same key are delivered one after the other, in the order of their ids.
--- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size; NULL: the setting
--- pgqueue.enqueue_wait, or 2 s.
+-- p_wait: how long to wait behind another open transaction that enqueues to a channel with max_size, or the same dedupe
+-- key; NULL: the setting pgqueue.enqueue_wait, or 2 s.
 -- Returns the id and 'created', 'duplicate' (a live message of the channel has the same dedupe key: its id) or
 --   'dropped' (the channel is full and its policy is to drop: no id). A request that cannot be granted is decided
 --   before anything is written, and returned, not raised: not_found, released, full, busy or invalid, with the refusal
 --   (pgqueue_refusal). The transaction stays usable. created_at is set for 'created' alone; dropped_ids, when messages
 --   of a full channel have left for it (drop_oldest, replace).
 -- Locks: none, except for a channel with max_size (lock order, step 1; dropped messages, SKIP LOCKED) and for the same
---   dedupe key in an open transaction.
+--   dedupe key in an open transaction, for p_wait at most (pgqueue_enqueue_each).
 CREATE FUNCTION pgqueue_enqueue(
     p_handler text,
     p_payload jsonb DEFAULT '{}',
@@ -53,7 +52,8 @@ BEGIN
         p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff,
         p_backoff_factor, p_backoff_longest, p_dedupe_key);
     IF p_limits IS NOT NULL OR p_cost IS NOT NULL OR p_order_key IS NOT NULL THEN
-        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost, p_order_key));
+        v_problem := coalesce(v_problem, pgqueue_metering_problem(to_jsonb(p_limits), p_cost, p_order_key,
+            p_queue, p_channel, p_handler));
         v_limits := pgqueue_limit_ids(to_jsonb(p_limits));
     END IF;
     IF v_problem IS NOT NULL THEN
@@ -77,6 +77,15 @@ BEGIN
         id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
         IF id IS NOT NULL THEN
             outcome := 'duplicate';
+            RETURN;
+        END IF;
+        -- An open transaction may have enqueued the key: only a subtransaction survives the end of the wait.
+        IF current_setting('pgqueue.bounded', true) IS DISTINCT FROM 'on' THEN
+            SELECT e.* INTO id, outcome, created_at, dropped_ids, refusal
+            FROM pgqueue_enqueue_each(ARRAY[ROW(1, p_handler, p_payload, p_channel, p_queue, p_body, p_headers,
+                p_priority, p_dequeue_at, p_delay, p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest,
+                p_dedupe_key, to_jsonb(p_limits), p_cost, p_order_key)::pgqueue_request], p_create_channel, true,
+                p_wait) AS e;
             RETURN;
         END IF;
     END IF;

@@ -1,6 +1,5 @@
--- Computes the lock_timeout of an enqueue that has to wait for a channel: p_wait, or the setting pgqueue.enqueue_wait,
--- or 2 seconds.
--- Caller: pgqueue_reserve.
+-- Computes the lock_timeout of an enqueue that has to wait for a channel or a dedupe key: p_wait, or the setting
+-- pgqueue.enqueue_wait, or 2 seconds.
 -- p_timeout: the caller's own lock_timeout, which may be shorter; p_out_of_order: the caller holds the count of a later
 -- channel, and waits 200 ms at most.
 -- Returns milliseconds, 1 or more (0 would be no limit).

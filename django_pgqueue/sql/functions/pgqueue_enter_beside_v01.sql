@@ -1,6 +1,5 @@
 -- Lets a dequeue of one message pass beside the gate of a queue, while its max_concurrency is far from full: up to
 -- eight at the same time.
--- Caller: pgqueue_dequeue_guarded.
 -- Each of them holds the lock of one of eight sides, and takes one message. The count is exact: of those that pass
 -- beside each other, the one that looks last sees all leases but those of the seven others, which are not committed. So
 -- if eight places are free when it looks, no place is taken twice. A dequeue that holds the gate holds all sides

@@ -1,6 +1,5 @@
 -- Takes places in a shared limit for messages, if it has room for all of them: the short way of pgqueue_lease_within
 -- and pgqueue_take_places.
--- Caller: pgqueue_take_alike, pgqueue_take_place.
 -- p_ids: messages that have this limit only, and no breaker; p_cost: what they cost together; p_new: one of them has
 -- not waited for the limit; p_now: the reading of the clock by which they are leased.
 -- Returns false when nothing was written, and the long way must decide: the limit is full or locked, others wait for

@@ -1,6 +1,5 @@
 -- Returns how many index entries of lanes in the line and of arrivals this transaction has read. After a tick it says
 -- how many dead ones lie there, because the tick reads few others.
--- Caller: lifecycle.tick.
 -- PostgreSQL counts them (track_counts, which autovacuum needs, too). The function returns 0 where it does not.
 -- Locks: none.
 CREATE FUNCTION pgqueue_entries_walked()

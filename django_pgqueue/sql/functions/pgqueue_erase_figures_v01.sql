@@ -1,5 +1,4 @@
 -- Deletes the figures and the schedules of channels, then releases those channels that hold no message; or counts them.
--- Caller: pgqueue_channel_erase.
 -- The caller has the advisory locks of prune and measure: no other transaction writes these figures meanwhile.
 -- p_channels: names. The ticks of a schedule go with it.
 -- Returns the number of rows by table.

@@ -1,6 +1,6 @@
 -- Deletes live messages of channels, at most p_limit, without a trace in the archive.
--- Caller: pgqueue_channel_erase.
--- p_force, p_dry_run: as in pgqueue_channel_erase.
+-- p_force, p_dry_run: as in pgqueue_channel_erase. p_until: only messages up to this id, so that an erase ends beside
+-- producers that are as fast as it is.
 -- Returns messages: how many were deleted; leased: how many stay because of their lease; more: call again.
 -- Locks: messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_erase_messages(
@@ -8,6 +8,7 @@ CREATE FUNCTION pgqueue_erase_messages(
     p_force boolean,
     p_dry_run boolean,
     p_limit integer,
+    p_until bigint,
     OUT messages bigint,
     OUT leased bigint,
     OUT more boolean
@@ -38,7 +39,7 @@ BEGIN
         FROM unnest(p_channel_ids) AS u (id)
         CROSS JOIN LATERAL (
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = u.id AND m.status = 1
+            WHERE m.channel_id = u.id AND m.status = 1 AND m.id <= p_until
             ORDER BY -m.priority, m.dequeue_at, m.id
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED
@@ -46,13 +47,13 @@ BEGIN
         LIMIT p_limit);
     v_ids := v_ids || ARRAY(
         SELECT m.id FROM pgqueue_message AS m
-        WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 3
+        WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 3 AND m.id <= p_until
         LIMIT p_limit - cardinality(v_ids)
         FOR UPDATE SKIP LOCKED);
     IF p_force THEN
         v_ids := v_ids || ARRAY(
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2
+            WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2 AND m.id <= p_until
             LIMIT p_limit - cardinality(v_ids)
             FOR UPDATE SKIP LOCKED);
     END IF;

@@ -1,5 +1,4 @@
 -- Deletes the rows of channels in one range of a table, 2,048 blocks (16 MB) from p_block on, or counts them.
--- Caller: pgqueue_channel_erase.
 -- p_relation: one of pgqueue_erase_tables. p_channels: names.
 -- Returns removed: how many rows; block: where the next range begins, NULL at the end of the table, or when it is gone.
 -- Locks: the rows, and the table against a prune that drops it.

@@ -1,5 +1,4 @@
 -- Deletes the rows of channels from one table, or counts them.
--- Caller: pgqueue_erase_figures, pgqueue_erase_pipeline, pgqueue_erase_range.
 -- p_relation: a table with the columns queue and channel. p_channels: names. p_range: a condition of the caller in SQL.
 -- Returns the number of rows.
 -- Locks: the rows.

@@ -1,6 +1,5 @@
 -- Lists the tables that an erase reads from end to end, because no index finds the rows of one channel in them: the
 -- partitions of the archive, and the dead letters.
--- Caller: pgqueue_channel_erase.
 -- Locks: none.
 CREATE FUNCTION pgqueue_erase_tables()
 RETURNS TABLE (relation regclass)

@@ -1,5 +1,4 @@
 -- Explains that the breaker of a message's handler is open, until when, and why.
--- Caller: pgqueue_explain_shared_limits, pgqueue_explain_waiting.
 -- Returns no row when the handler has no breaker, or a closed one.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_breaker(p_handler text, p_channel_id bigint)

@@ -1,6 +1,5 @@
 -- Explains why the messages of a channel are not running: first the obstacles, then what messages wait for outside of
 -- the line, then the channel's place in the line; and that the channel is full, if it is.
--- Caller: lifecycle.explain.
 -- p_alive: a worker that was silent for longer counts as dead.
 -- Returns as pgqueue_explain_message does; or one row with the code not_found and the refusal PGQ03. Its cost is
 --   bounded.
@@ -14,6 +13,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET IntervalStyle = postgres
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,5 +1,4 @@
 -- Names the worker that holds a leased message, the end of the lease, and whether the worker lives.
--- Caller: pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_lease(p_id bigint, p_alive interval)
 RETURNS TABLE (code text, sentence text, facts jsonb)

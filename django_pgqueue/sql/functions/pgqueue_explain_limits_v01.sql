@@ -1,5 +1,4 @@
 -- Explains which limits of a channel are reached now, until when, and by which workers.
--- Caller: pgqueue_explain_obstacles.
 -- Leases are counted as pgqueue_allowance counts them, and at no higher cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_limits(p_channel pgqueue_channel)

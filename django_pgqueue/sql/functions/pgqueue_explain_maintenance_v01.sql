@@ -1,5 +1,4 @@
 -- Returns a row when no tick has run for a while: then nothing is swept, and only dequeues promote messages.
--- Caller: pgqueue_explain_lease, pgqueue_explain_message, pgqueue_explain_place.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_maintenance()
 RETURNS TABLE (code text, sentence text, facts jsonb)

@@ -1,6 +1,5 @@
 -- Explains why a message is not running, or how it was settled: its state first, then the obstacles, then its place in
 -- the line.
--- Caller: lifecycle.explain.
 -- p_alive: a worker that was silent for longer counts as dead.
 -- Returns a code, a sentence, and the facts of the sentence as JSON. Its cost is bounded: look-ups, and counts that
 --   stop at 1,000.
@@ -14,6 +13,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET IntervalStyle = postgres
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,6 +1,5 @@
 -- Explains what holds up all messages of a channel now: pauses, a message that holds the ordered channel, missing
 -- workers, limits. Returns no row if there is no obstacle.
--- Caller: pgqueue_explain_channel, pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_obstacles(p_channel_id bigint, p_alive interval)
 RETURNS TABLE (code text, sentence text, facts jsonb)

@@ -1,6 +1,5 @@
 -- Explains which message of its order key a message waits for. Returns no row if it is the first one, and does not
 -- wait.
--- Caller: pgqueue_explain_message, pgqueue_explain_waiting.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_order_key(p_message pgqueue_message)
 RETURNS TABLE (code text, sentence text, facts jsonb)

@@ -1,6 +1,5 @@
 -- Explains which message holds an ordered channel, and until when, because it failed, was deferred, or waits for a
 -- shared limit.
--- Caller: pgqueue_explain_obstacles.
 -- The messages that wait behind it are counted to 1,000.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_order(p_channel pgqueue_channel)

@@ -1,5 +1,4 @@
 -- Estimates where a ready message, or the channel itself (p_id NULL), stands in the line.
--- Caller: pgqueue_explain_channel, pgqueue_explain_message.
 -- p_blocked: another obstacle is known to hold the channel up. The estimate takes the weights of the other channels as
 -- 1, and counts to 1,000.
 -- Locks: none.
@@ -64,7 +63,10 @@ BEGIN
         FROM pgqueue_channel AS c
         WHERE c.id = p_channel_id;
     ELSIF NOT p_blocked THEN
-        RETURN QUERY SELECT 'arriving', 'The line does not know of it yet: the next dequeue or tick takes it in.',
+        RETURN QUERY SELECT CASE WHEN v_lane.floor_at = '-infinity' THEN 'arriving' ELSE 'parked' END,
+            CASE WHEN v_lane.floor_at = '-infinity'
+                THEN 'The line does not know of it yet: the next dequeue or tick takes it in.'
+                ELSE 'It had no room when the line last came to it, and has room now: it comes back by itself.' END,
             '{}'::jsonb;
         RETURN QUERY SELECT n.* FROM pgqueue_explain_maintenance() AS n;
     END IF;

@@ -1,5 +1,4 @@
 -- Explains which limits of a whole queue hold up a channel now: max_concurrency, the rate, max_share, its share.
--- Caller: pgqueue_explain_obstacles.
 -- Leases are counted as pgqueue_queue_allowance counts them, and at no higher cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_queue(p_channel pgqueue_channel)

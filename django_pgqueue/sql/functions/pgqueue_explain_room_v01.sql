@@ -1,6 +1,5 @@
 -- Explains why a shared limit has no room now for a message of this cost: it is paused, which channels hold its places,
 -- or when its rate has the tokens.
--- Caller: pgqueue_explain_shared_limits, pgqueue_explain_waiting.
 -- Returns one row, with the first of these reasons; none when the limit has room. Places are counted as
 --   pgqueue_limit_room counts them, and at no higher cost.
 -- Locks: none.

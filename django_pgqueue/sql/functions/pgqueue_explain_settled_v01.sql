@@ -1,5 +1,4 @@
 -- Explains how a message that is not live any more was settled, or that the message is not known.
--- Caller: pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_settled(p_id bigint)
 RETURNS TABLE (code text, sentence text, facts jsonb)

@@ -1,5 +1,4 @@
 -- Explains which shared limits of a message have no room for it now, until when, and which channels hold their places.
--- Caller: pgqueue_explain_message.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_shared_limits(p_message pgqueue_message)
 RETURNS TABLE (code text, sentence text, facts jsonb)

@@ -1,6 +1,5 @@
 -- Explains what messages of a channel wait for outside of the line: shared limits, paused handlers, open breakers,
 -- messages before them of their order keys, a worker that knows their handler, and their next attempt.
--- Caller: pgqueue_explain_channel.
 -- Returns no row when none waits so. It looks at 1,000 limits, and counts 1,000 messages of each; of the scheduled
 --   messages it looks at 1,000.
 -- It names the type of an error alone: users who may see no errors may see the page of a channel.

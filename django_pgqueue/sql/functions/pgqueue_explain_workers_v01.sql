@@ -1,5 +1,4 @@
 -- Explains why the workers of a queue take no message: there are none, all are paused, or all are busy.
--- Caller: pgqueue_explain_obstacles.
 -- p_channel: a stream may consume it without a worker. Consumers by plain SQL are not seen.
 -- Locks: none.
 CREATE FUNCTION pgqueue_explain_workers(p_queue text, p_channel text, p_alive interval)

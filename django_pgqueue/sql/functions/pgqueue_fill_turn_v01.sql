@@ -1,6 +1,5 @@
 -- Fills the turn of a lane whose messages have order keys: sets those aside whose turn it is not yet, and takes others
 -- in their place.
--- Caller: pgqueue_take_turn.
 -- p_rank, p_at, p_key: no ready message of the channel sorts before this key; p_quota: how many the lane may have;
 -- p_ids: the messages that were taken, at most as many; p_except: messages that the call has taken before. It looks at
 -- 1,000 messages beyond the quota at most, because the caller holds locks meanwhile.

@@ -1,5 +1,4 @@
 -- Locks the row of a breaker, for an edit by hand; makes the row of a breaker by channel that has none yet.
--- Caller: pgqueue_breaker_close, pgqueue_breaker_open.
 -- p_channel, p_queue: the channel of a breaker by channel; NULL for one of a handler.
 -- Returns its id; or the refusal PGQ07: there is no such breaker.
 -- Locks: the rows of the breaker.

@@ -1,5 +1,4 @@
 -- Returns the live message of a channel that has this dedupe key, or NULL.
--- Caller: pgqueue_admit_one, pgqueue_enqueue.
 -- It is a function of its own, so that only calls with a dedupe key pay for pinning the plan. It is volatile: each pass
 -- of the caller's loop must see what was committed since the last.
 -- Locks: none.

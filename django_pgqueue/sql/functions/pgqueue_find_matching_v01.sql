@@ -1,11 +1,11 @@
--- Finds the ready messages of a queue that match, by channel: a handler, a payload that contains p_payload, or both.
--- Caller: pgqueue_dequeue_matching.
+-- Finds the ready messages of a queue that match, by channel: one of the handlers, a payload that contains p_payload,
+-- or both.
 -- With p_payload and the index of payloads (manage.py queuepayloadindex) it is a look-up, of p_look matches at most.
 -- Otherwise it walks the first p_look ready messages of the first 100 channels in the line, each channel its share. The
 -- caller has folded the arrivals before.
 -- Returns channels in the order of the line; limited channels that are parked are left out.
 -- Locks: none.
-CREATE FUNCTION pgqueue_find_matching(p_queue text, p_handler text, p_payload jsonb, p_look integer)
+CREATE FUNCTION pgqueue_find_matching(p_queue text, p_handlers text[], p_payload jsonb, p_look integer)
 RETURNS TABLE (channel_id bigint, ids bigint[])
 LANGUAGE plpgsql
 AS $$
@@ -20,7 +20,7 @@ BEGIN
     IF p_payload IS NOT NULL AND EXISTS (
         SELECT FROM pg_index AS i WHERE i.indexrelid = to_regclass('pgqueue_message_payload') AND i.indisvalid)
     THEN
-        v_ids := pgqueue_match_payload(p_queue, p_handler, p_payload, p_look);
+        v_ids := pgqueue_match_payload(p_queue, p_handlers, p_payload, p_look);
         RETURN QUERY
         SELECT n.channel_id, n.ids
         FROM (
@@ -52,7 +52,7 @@ BEGIN
             ORDER BY -r.priority, r.dequeue_at, r.id
             LIMIT greatest(v_starts.share, 1)
         ) AS m
-        WHERE (p_handler IS NULL OR m.handler = p_handler) AND (p_payload IS NULL OR m.payload @> p_payload)
+        WHERE (p_handlers IS NULL OR m.handler = ANY (p_handlers)) AND (p_payload IS NULL OR m.payload @> p_payload)
         GROUP BY u.channel_id
     ) AS n
     -- The order is the lane's own place: pgqueue_starts has one place for all that are fresh, and the same one would

@@ -1,5 +1,4 @@
 -- Finds channels that have messages and would not be served, because nothing leads to them.
--- Caller: pgqueue_repair; doctor.counters.
 -- problem: hidden (no lane, or one whose floor is above the message, and no arrival that would change it), parked (at
 -- max_concurrency, as its lane says, while places are free) or unreleased (the next message of an order key waits for
 -- one before it, and no note leads to it; a row for each). None should ever occur. It looks at p_most channels and

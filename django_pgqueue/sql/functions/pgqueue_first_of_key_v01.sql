@@ -1,7 +1,5 @@
 -- Returns the message of an order key whose turn it is: the one that was delivered before, and is not settled yet; then
 -- the first one, by the order of enqueue.
--- Caller: pgqueue_explain_order_key, pgqueue_find_unreachable, pgqueue_release_key, pgqueue_release_keys,
---   pgqueue_take_key, pgqueue_take_keyed.
 -- A redriven message has the place of its dead letter. Scheduled messages count, whatever they wait for. The function
 -- is STABLE, so that it becomes a part of the statement.
 -- Locks: none.

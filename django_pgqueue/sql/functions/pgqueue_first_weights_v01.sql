@@ -1,5 +1,4 @@
 -- Returns the weight of the channels that are first in the line, together: of p_limit of them, and of 16 at most.
--- Caller: pgqueue_take.
 -- p_lane_seq, p_fresh_seq: where the line begins. The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_first_weights(p_queue text, p_lane_seq bigint, p_fresh_seq bigint, p_limit integer)

@@ -1,5 +1,4 @@
 -- Folds the arrivals of one channel into its lane, whose floor it lowers, and which it brings back into the line.
--- Caller: pgqueue_fold.
 -- p_again: look at the channel again, whatever its floor; p_rank, p_at, p_id: the lowest key of what arrived, NULL
 -- without any; p_spent: a correction of what messages cost the channel's rate (pgqueue_adjust_rates); p_head: the head
 -- of the line.
@@ -38,7 +37,10 @@ BEGIN
             floor_id = CASE WHEN v_lower THEN p_id ELSE l.floor_id END,
             parked_until = CASE WHEN NOT v_back THEN l.parked_until END,
             fresh = CASE WHEN v_back THEN l.seq < p_head ELSE l.fresh END,
-            seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END
+            seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+            -- At the tail it must not look like the last lane of an older round.
+            round = CASE WHEN v_back AND l.seq >= p_head
+                THEN (SELECT r.round FROM pgqueue_round(l.queue, p_head, true, l.round, 0, 1) AS r) ELSE l.round END
         WHERE l.ctid = v_lane.place;
     END IF;
     RETURN true;

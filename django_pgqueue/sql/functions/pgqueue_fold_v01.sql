@@ -1,6 +1,4 @@
 -- Folds arrivals into lanes: lowers the floor of a channel's lane, and brings a parked lane back into the line.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_dequeue_held, pgqueue_dequeue_matching,
---   pgqueue_receive, pgqueue_sweep, pgqueue_take, pgqueue_take_by_share, pgqueue_tick.
 -- p_lazy: the arrivals that can wait, and the lanes whose time has come at p_now; else the arrivals that cannot wait,
 -- and those of transactions that committed late.
 -- Returns true when it had to leave a lane to another transaction. A call folds up to 10,000 arrivals, and stops after

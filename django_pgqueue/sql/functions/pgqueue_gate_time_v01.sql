@@ -1,5 +1,4 @@
 -- Computes when the rate of a queue lets its next message start; NULL without a rate.
--- Caller: pgqueue_explain_queue, pgqueue_next_due, pgqueue_queue_is_open.
 -- p_gate: NULL when no message has been taken yet. The bucket is that of pgqueue_queue_allowance.
 -- Locks: none.
 CREATE FUNCTION pgqueue_gate_time(p_queue pgqueue_queue, p_gate pgqueue_gate)

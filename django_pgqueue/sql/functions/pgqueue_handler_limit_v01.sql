@@ -1,5 +1,4 @@
 -- Returns the name of the shared limit by which a handler is paused.
--- Caller: pgqueue_handler_pause, pgqueue_handler_resume, pgqueue_limit_label.
 -- Locks: none.
 CREATE FUNCTION pgqueue_handler_limit(p_handler text)
 RETURNS text

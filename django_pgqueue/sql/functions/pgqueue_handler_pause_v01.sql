@@ -1,6 +1,5 @@
 -- Pauses a handler: its messages of all channels and queues wait, and block no others. Those that are leased go on. No
 -- attempt is counted.
--- Caller: lifecycle.handler_pause.
 -- The pause is that of a shared limit, "handler <name>", which all messages of the handler have from then on.
 -- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_handler_resume.
 -- Returns paused; or the refusal PGQ07.

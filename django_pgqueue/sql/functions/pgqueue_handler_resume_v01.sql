@@ -1,5 +1,4 @@
 -- Ends the pause of a handler.
--- Caller: lifecycle.handler_resume.
 -- Returns resumed, also when it was not paused.
 -- Locks: the row of the handler's limit.
 CREATE FUNCTION pgqueue_handler_resume(p_handler text)

@@ -1,5 +1,4 @@
 -- Returns whether a message of this cost may be leased within a shared limit.
--- Caller: pgqueue_enter_limit, pgqueue_lease_within, pgqueue_promote_within, pgqueue_take_places.
 -- A message that costs more than the limit ever has waits until all of it is free, and runs then.
 -- The function is IMMUTABLE, so that it becomes a part of the expression.
 -- Locks: none.

@@ -1,6 +1,5 @@
 -- Reports the state of each queue: messages by state, the longest wait, its workers. It is for monitors: p_most bounds
 -- the cost, whatever the backlog is.
--- Caller: lifecycle.health.
 -- It counts up to p_most messages of each state in a queue, looks at up to p_most channels, and at up to p_most leased
 -- or scheduled messages of all queues. waiting_for_limit: messages that wait for a full shared limit;
 -- waiting_for_order_key: those that wait for the message before them of their order key; scheduled: those that wait for

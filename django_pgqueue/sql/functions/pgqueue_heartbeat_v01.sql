@@ -1,7 +1,6 @@
 -- Sets a new end for leases: p_lease from now, later or sooner than before. A p_lease of 0 gives the messages back, as
 -- pgqueue_defer does without a time: they are ready at once, in their old place. The attempt counts, or a holder could
 -- repeat this for ever.
--- Caller: pgqueue_stream_extend; lifecycle.heartbeat.
 -- Returns the ids that are still held (with 0: that were given back), and whether a cancellation was requested. A lost
 --   lease raises PGQ02, or with p_skip_lost is left out; p_skip_lost also skips a message that another transaction has
 --   locked, which keeps the sweep away.

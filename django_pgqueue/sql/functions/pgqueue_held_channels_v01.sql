@@ -1,6 +1,5 @@
 -- Returns the ordered channels that a failing or deferred message holds: it was delivered before, and no other message
 -- of the channel is delivered until it is settled for good.
--- Caller: lifecycle.held_channels.
 -- p_queue: one queue; default: all. It looks at up to p_most ordered channels. since: the time of the first failure, or
 -- of the last deferral; attempts: those that were begun; held_until: the time of the next delivery, NULL while the
 -- message is leased or waits for a shared limit; behind: whether other messages of the channel are ready.

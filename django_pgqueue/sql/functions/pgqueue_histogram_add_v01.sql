@@ -1,5 +1,4 @@
 -- Adds two histograms, position by position; the shorter one counts nothing beyond its end.
--- Caller: pgqueue_measure_settled.
 -- Locks: none.
 CREATE FUNCTION pgqueue_histogram_add(p_one integer[], p_other integer[])
 RETURNS integer[]

@@ -1,6 +1,5 @@
 -- Returns the duration in seconds that a share of the durations in a histogram does not exceed: 0.5 is the median.
 -- NULL: the histogram counts nothing.
--- Caller: admin.dashboard.spans.
 -- Within a position the durations are taken to lie evenly on the logarithmic scale, so the answer is off by less than
 -- the width of one position, a factor of 1.41.
 -- Locks: none.

@@ -1,6 +1,5 @@
 -- Counts durations on a logarithmic scale: position 1 has those of less than a millisecond, position n >= 2 those from
 -- 2^((n-2)/2) ms up to 2^((n-1)/2) ms, position 61 all that are longer (nine days and more).
--- Caller: pgqueue_measure_settled.
 -- NULLs are left out; the array ends with the last position that counts something.
 -- Locks: none.
 CREATE FUNCTION pgqueue_histogram(p_seconds double precision[])

@@ -1,5 +1,4 @@
 -- Locks a shared limit until the end of the transaction, and reads how much room it has.
--- Caller: pgqueue_enter_limit, pgqueue_lease_within, pgqueue_promote_within.
 -- p_now: the caller's reading of the clock. p_patient: ask for a locked limit 10 times, with a millisecond between:
 -- other dequeues hold it until they commit, and a message whose limit cannot be read has to be set aside.
 -- Returns held: false when another transaction holds the limit, when an open one may have leased messages without it

@@ -1,7 +1,6 @@
 -- Returns whether the line of one of these queues has a lane or an arrival, or messages that may be promoted. After an
 -- empty answer of pgqueue_dequeue, another transaction holds them at this moment, or they are new: no NOTIFY follows
 -- when they are given back, so ask again soon.
--- Caller: pgqueue_take, pgqueue_take_by_share; lifecycle.wait.
 -- Queues that are paused or at a limit do not count. The function is in plpgsql, which keeps its plan from call to
 -- call: a function of SQL that cannot become a part of its statement is planned at each call. A worker asks after a
 -- dequeue that found nothing, before it sleeps.

@@ -1,6 +1,5 @@
 -- Returns whether a dequeue must look at the settings of the whole queue first: it is paused, it has a limit, or it
 -- serves by share.
--- Caller: pgqueue_explain_queue, pgqueue_line.
 -- Queues without any of these pay nothing for them. The function is IMMUTABLE, so that it becomes a part of the
 -- statement.
 -- Locks: none.

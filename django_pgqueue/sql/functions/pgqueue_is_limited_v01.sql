@@ -1,6 +1,5 @@
 -- Returns whether a channel is served within limits: order, max_concurrency, a rate, or a pause. A released channel
 -- drains without limits, but in order.
--- Caller: pgqueue_dequeue, pgqueue_receive, pgqueue_take_by_share, pgqueue_take_shared, pgqueue_take_turn.
 -- Channels without limits may be shared by all dequeues. The function is IMMUTABLE, so that it becomes a part of the
 -- statement.
 -- Locks: none.

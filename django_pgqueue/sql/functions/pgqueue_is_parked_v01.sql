@@ -2,7 +2,6 @@
 -- pgqueue_queue_is_open answers for its queue: callers ask it once for all channels of a queue. The lane of an ordered
 -- channel is parked, too, while its message waits for a shared limit, and until the arrival of its promotion is folded.
 -- That does not count: such a channel is served as soon as the limit has room.
--- Caller: pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_parked(p_channel_id bigint)
 RETURNS boolean

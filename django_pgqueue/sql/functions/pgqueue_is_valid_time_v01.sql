@@ -1,6 +1,5 @@
 -- Returns whether a time is within the years 2 to 9998: Python and Spark have no others, and time zones move these by a
 -- day at most.
--- Caller: pgqueue_defer, pgqueue_message_arrived, pgqueue_past_pause, pgqueue_reschedule, pgqueue_validate.
 -- The function is IMMUTABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_valid_time(p_at timestamptz)

@@ -1,6 +1,5 @@
 -- Gives channels back the part of their turns that they lost because messages were set aside: they are served before
 -- the others.
--- Caller: pgqueue_dequeue_many, pgqueue_lease_one.
 -- p_ids: the messages that the call took; those that are not leased were set aside. The callers limit how often a call
 -- does this, because a channel with many such messages must not keep the others waiting. The settings of
 -- pgqueue_dequeue pin the plans.
@@ -14,7 +13,8 @@ BEGIN
     UPDATE pgqueue_lane AS l
     -- A lane whose turn was over has served 0 of the next one.
     SET seq = nextval('pgqueue_lane_seq'), fresh = true,
-        served = greatest(CASE WHEN l.served = 0 THEN n.weight ELSE l.served END - n.messages, 0)
+        served = greatest(CASE
+            WHEN l.served = 0 THEN least((l.round & 1048575) * n.weight, 2147483647) ELSE l.served END - n.messages, 0)
     FROM (
         SELECT t.weight, t.messages, (pgqueue_lock_lane(t.channel_id)).place
         FROM (

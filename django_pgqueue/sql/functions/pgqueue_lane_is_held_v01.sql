@@ -1,5 +1,4 @@
 -- Returns whether one of these running transactions has written, or may still write, to pgqueue_lane.
--- Caller: pgqueue_raise_floors.
 -- Locks: none; it reads pg_locks, and only when there are old transactions at all.
 CREATE FUNCTION pgqueue_lane_is_held(p_xids xid8[])
 RETURNS boolean

@@ -1,5 +1,4 @@
 -- Returns the newest row of pgqueue_floor, with bounds that hold after a restore and after a step of the clock.
--- Caller: pgqueue_raise_floors.
 -- p_xid: the xid of this transaction; p_now: its reading of the clock.
 -- Locks: none.
 CREATE FUNCTION pgqueue_last_floor(p_xid xid8, p_now timestamptz)

@@ -1,6 +1,5 @@
 -- Returns the transactions that committed late and have left arrivals below the floor. p_late_xids: the list that
 -- pgqueue_floor keeps by name.
--- Caller: pgqueue_line, pgqueue_raise_floors, pgqueue_receive.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_late_arrivals(p_queue text, p_late_xids xid8[])

@@ -1,6 +1,5 @@
 -- Raises PGQ02 and names the messages that the caller may not touch any more: their leases expired and were given to
 -- another worker, or they are settled.
--- Caller: pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer, pgqueue_heartbeat, pgqueue_retry, pgqueue_spend.
 -- Locks: none.
 -- Errors: PGQ02, unless all are held.
 CREATE FUNCTION pgqueue_lease_lost(p_asked bigint[], p_held bigint[])

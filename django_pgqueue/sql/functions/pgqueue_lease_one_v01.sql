@@ -1,7 +1,6 @@
 -- Checks one message that is about to be leased against its shared limits, as pgqueue_lease_within does. Most messages
 -- need no more than the look here: they have no limit, and the breaker of their handler is closed. For most others,
 -- pgqueue_take_place is enough.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded.
 -- p_id: locked by the caller; p_now: its reading of the clock. The settings of the caller pin the plan.
 -- Returns the id if the message may be leased; 0: it stays ready, because another transaction holds its limit, and the
 --   caller would only find it again; NULL: it was set aside. In both cases its channel keeps its turn.

@@ -2,7 +2,6 @@
 -- sweep but without a pause. The attempt counts, because it is unknown how far the holder came. The old token becomes
 -- invalid: a later settlement of the holder is refused as a lost lease. When the attempts are used up the message
 -- becomes a dead letter with the reason poison.
--- Caller: lifecycle.lease_release.
 -- An operator uses it for a worker that hangs or is gone. p_reason is kept with the error LeaseReleased of the message.
 -- Returns an outcome for each message: released | dead_lettered | cancelled (its cancellation was requested) | waiting
 --   (it has no lease) | busy (another transaction settles or extends it) | settled | not_found.

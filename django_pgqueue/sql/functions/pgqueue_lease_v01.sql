@@ -1,6 +1,4 @@
 -- Leases messages that the caller has taken: counts the attempt, and gives all of them the token.
--- Caller: pgqueue_dequeue_guarded, pgqueue_dequeue_held, pgqueue_dequeue_many, pgqueue_dequeue_matching,
---   pgqueue_stream_claim.
 -- p_ids: locked; p_at: the reading of the clock by which they were taken; p_patient: see pgqueue_hold_limit. The
 -- settings of the callers pin the plans.
 -- Returns the messages in the order of p_ids, without those whose shared limits are full (pgqueue_lease_within).

@@ -5,7 +5,6 @@
 -- transaction holds stays ready for the next dequeue. If that finds the limit locked, too, it sets the message aside,
 -- and those that it finds after it: the other transaction may stay open for long. A message of an ordered channel is
 -- set aside at once, and holds its channel.
--- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
 -- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
 -- Returns the ids that may be leased, in the same order.

@@ -1,7 +1,6 @@
 -- Makes changes of shared limits hold for what is leased already, and wakes the workers of messages that wait for them.
 -- Records that a breaker has opened or closed, however that came. When it opens, each worker that listens is notified,
 -- so that it gives back what it has not started.
--- Caller: trigger of pgqueue_limit.
 -- Statement trigger, AFTER UPDATE (transition tables: old_limits, new_limits). An update waits for the leases that are
 -- being taken, so all of them are visible here.
 -- Locks: none beyond the rows that were updated; NOTIFY serialises commits, but breakers open seldom.

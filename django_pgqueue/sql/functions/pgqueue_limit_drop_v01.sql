@@ -1,5 +1,4 @@
 -- Deletes a shared limit. Messages that wait for it are promoted by the next tick or dequeue, and run without it.
--- Caller: pgqueue_breaker_set; lifecycle.limit_drop.
 -- Returns dropped, or not_found.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_drop(p_name text)

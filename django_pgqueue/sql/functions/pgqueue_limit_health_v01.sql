@@ -1,6 +1,5 @@
 -- Reports the use of each limit that several channels share, and the messages that it holds up: shared limits, and the
 -- limits of whole queues. It is for monitors: p_most bounds the messages that are counted for each limit.
--- Caller: admin.limit_usage, lifecycle.limit_health.
 -- Breakers are left out (pgqueue_breakers), and a limit that the caller may not see in full: see pgqueue_limit_room.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_health(p_most integer DEFAULT 10000)

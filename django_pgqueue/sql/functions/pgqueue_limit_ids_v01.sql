@@ -1,6 +1,5 @@
 -- Returns the ids of shared limits by their names, in order; NULL for none. Names that do not exist are left out: the
 -- callers have refused them (pgqueue_metering_problem).
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many.
 -- p_names: a JSON array.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_ids(p_names jsonb)

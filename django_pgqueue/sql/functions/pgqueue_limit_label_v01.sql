@@ -1,6 +1,5 @@
 -- Returns the words for a shared limit within a sentence: the shared limit stripe, the handler mail.send (a pause of it
 -- is a limit of its own), or the breaker of handler mail.send.
--- Caller: pgqueue_explain_order, pgqueue_explain_room, pgqueue_explain_shared_limits, pgqueue_explain_waiting.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_label(p_limit_id bigint)
 RETURNS text

@@ -1,5 +1,4 @@
 -- Pauses a shared limit: no message that has it is leased any more. Those that are leased go on.
--- Caller: pgqueue_handler_pause; lifecycle.limit_pause.
 -- p_until: when the sweep resumes it; NULL: it stays paused until pgqueue_limit_resume.
 -- Returns paused; or the refusal PGQ07: there is no such limit, it is a breaker, or p_until has passed.
 -- Locks: the limit's own row.

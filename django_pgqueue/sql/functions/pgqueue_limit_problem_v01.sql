@@ -1,5 +1,4 @@
 -- Returns the error in the name or the settings of a shared limit; NULL when both are valid.
--- Caller: pgqueue_limit_set.
 -- p_settings: as in pgqueue_limit_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_limit_problem(p_name text, p_settings jsonb)
@@ -8,7 +7,8 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-    v_known text[] := ARRAY['max_concurrency', 'max_cost', 'release_interval', 'release_burst', 'handlers'];
+    v_known text[] := ARRAY['max_concurrency', 'max_cost', 'release_interval', 'release_burst', 'handlers',
+        'forgive'];
 BEGIN
     RETURN CASE
         WHEN coalesce(p_name, '') = '' OR length(p_name) > 200 THEN 'its name takes 1 to 200 characters'
@@ -17,6 +17,7 @@ BEGIN
             format('unknown settings %s; known are %s', left((p_settings - v_known)::text, 100), v_known)
         WHEN jsonb_typeof(p_settings -> 'handlers') NOT IN ('array', 'null')
             OR p_settings @? '$.handlers[*] ? (@.type() != "string")' THEN 'handlers is not a JSON array of names'
+        WHEN jsonb_typeof(p_settings -> 'forgive') <> 'boolean' THEN 'forgive is not a boolean'
         WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name AND l.breaker_failures IS NOT NULL) THEN
             'it is a breaker (pgqueue_breaker_set)'
         ELSE pgqueue_numbers_problem(p_settings, 'limit')

@@ -1,5 +1,4 @@
 -- Ends the pause of a shared limit. The messages that wait for it are promoted by the next dequeue or tick.
--- Caller: pgqueue_handler_resume, pgqueue_resume_due; lifecycle.limit_resume.
 -- Returns resumed, also if it was not paused; or the refusal PGQ07, there is no such limit.
 -- Locks: the limit's own row.
 CREATE FUNCTION pgqueue_limit_resume(p_name text, OUT outcome text, OUT refusal jsonb)

@@ -1,6 +1,4 @@
 -- Computes how much room a shared limit has now.
--- Caller: pgqueue_explain_room, pgqueue_hold_limit, pgqueue_limit_health, pgqueue_may_promote,
---   pgqueue_promote_waiting.
 -- pgqueue_hold_limit has locked the limit, so no other transaction takes a place meanwhile. Places are counted from the
 -- leases themselves: a place counts while its message is under the lease that took it, so a crash leaks none. The rate
 -- is a token bucket: one token comes with each release_interval, up to release_burst of them; a message takes its cost.

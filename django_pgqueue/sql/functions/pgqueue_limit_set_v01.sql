@@ -1,7 +1,7 @@
 -- Creates a shared limit, or changes the settings that p_settings names. Messages of any channel and queue may have it.
--- Caller: pgqueue_handler_pause; lifecycle.limit_set.
 -- p_settings: {"max_concurrency", "max_cost", "release_interval", "release_burst"}, null lifts a limit; max_cost bounds
--- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it.
+-- the sum of the costs of its leased messages; "handlers": the names of handlers, all of whose messages have it;
+-- "forgive": true ends the debt of its rate.
 -- Messages of new handlers that are leased already count, also those that are being leased at this moment
 -- (pgqueue_count_older); those of handlers that are left out go on without it.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
@@ -46,6 +46,7 @@ BEGIN
         WHERE l.name = p_name
         RETURNING l.id INTO id;
     END IF;
+    PERFORM pgqueue_forgive(p_limit_id => pgqueue_limit_set.id) WHERE p_settings -> 'forgive' = 'true';
     IF p_settings ? 'handlers' THEN
         DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = id AND h.handler <> ALL (v_handlers);
         IF FOUND THEN

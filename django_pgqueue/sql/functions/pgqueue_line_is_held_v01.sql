@@ -1,6 +1,5 @@
 -- Returns whether the line of a queue may have a channel that the caller could not visit, because another transaction
 -- holds its lane, or folds its arrival.
--- Caller: pgqueue_take_by_share.
 -- p_lane_seq, p_fresh_seq: where the line begins; p_seen: the channels of the lanes that the caller has visited, and
 -- holds. Arrivals that came since the caller folded count, too.
 -- Locks: none. The callers pin the plans.

@@ -1,8 +1,4 @@
 -- Returns where the line of a queue begins (lower bounds from the newest row of pgqueue_floor) and what stands there.
--- Caller: pgqueue_bring_back, pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_dequeue_held,
---   pgqueue_explain_place, pgqueue_explain_queue, pgqueue_find_matching, pgqueue_fold, pgqueue_is_contended,
---   pgqueue_line_is_held, pgqueue_queue_is_open, pgqueue_queue_leases, pgqueue_receive, pgqueue_share_weights,
---   pgqueue_starts, pgqueue_sweep, pgqueue_take, pgqueue_take_by_share, pgqueue_take_ordered.
 -- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that
 -- this transaction has enqueued itself may stand below the floor, when it is old.
 -- The function is STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name

@@ -1,6 +1,5 @@
 -- Lists the messages that a dequeue has taken from a queue with limits, at its gate or beside it, and charges the rate
 -- of the queue.
--- Caller: pgqueue_dequeue_guarded, pgqueue_take_guarded.
 -- p_room: what pgqueue_queue_allowance or pgqueue_enter_beside has returned; p_at: the reading of the clock by which
 -- they were taken; p_cost: what they cost; p_wanted: as in pgqueue_take_turn.
 -- Returns where the list is stored now.

@@ -1,5 +1,4 @@
 -- Returns those of the messages at the gate of a queue that are leased still, with their channels.
--- Caller: pgqueue_enter_beside, pgqueue_queue_allowance, pgqueue_queue_leases.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_live_leases(p_held bigint[])

@@ -1,5 +1,4 @@
 -- Locates messages: ready | leased | scheduled | settled (archive or dead letters) | not_found, one row for each id.
--- Caller: pgqueue_discard, pgqueue_edit, pgqueue_lease_release, pgqueue_reschedule.
 -- The callers use it to explain why a message was left alone.
 -- Locks: none.
 CREATE FUNCTION pgqueue_locate(p_ids bigint[])

@@ -1,5 +1,4 @@
 -- Locks the ready messages of p_ids that belong to these channels, p_limit at most.
--- Caller: pgqueue_take_shared, pgqueue_take_turn.
 -- Returns their ids in the order of service.
 -- Locks: messages, SKIP LOCKED. The callers pin the plans.
 CREATE FUNCTION pgqueue_lock_among(p_ids bigint[], p_channel_ids bigint[], p_limit integer)

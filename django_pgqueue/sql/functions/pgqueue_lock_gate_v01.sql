@@ -1,6 +1,5 @@
 -- Locks the gate of a queue with limits, and makes it first when there is none. The transaction that holds it is the
 -- only one that leases from the queue.
--- Caller: pgqueue_queue_allowance.
 -- Returns the gate, and where it is stored; place is NULL when another transaction holds or makes the gate. While it is
 --   held, the function asks for 10 ms at most, and for 2 ms if the queue is full: its holder takes what is left.
 -- Locks: the gate, SKIP LOCKED; its eight sides (pgqueue_enter_beside), pg_try_advisory_xact_lock. It never waits.

@@ -1,5 +1,4 @@
 -- Locks the lane of a channel, and makes it first when there is none: a channel keeps its lane for good.
--- Caller: pgqueue_adjust_rates, pgqueue_fold_lane, pgqueue_keep_turns, pgqueue_take_turn.
 -- Returns the lane and where it is stored; place is NULL while another transaction holds the lane, or makes it.
 -- Locks: the lane, SKIP LOCKED; pg_try_advisory_xact_lock. It never waits.
 CREATE FUNCTION pgqueue_lock_lane(

@@ -1,6 +1,5 @@
 -- Locks the count of live messages of a channel that has a max_size, and returns it; counts them when there is no count
 -- yet.
--- Caller: pgqueue_reserve.
 -- p_messages: how many of them the caller has inserted itself. p_wait: false returns NULL where it would have to wait,
 -- or to count.
 -- Locks: the channel's row in pgqueue_channel_size.

@@ -1,6 +1,5 @@
 -- Locks the messages of a channel that wait for a shared limit and are promoted next: the first p_most; in an ordered
 -- channel only the one that holds it, if that waits for this limit.
--- Caller: pgqueue_promote_within.
 -- p_ahead: NULL, or the channel is not served: so many of its messages may be ready for the limit, with those that are.
 -- p_now: the caller's reading of the clock.
 -- Returns the ids, in the order of service.

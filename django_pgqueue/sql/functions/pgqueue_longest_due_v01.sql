@@ -1,6 +1,5 @@
 -- Returns the messages of a channel that are due the longest, p_most at most: ready ones, and those that wait for a
 -- shared limit or for their order key.
--- Caller: pgqueue_choose_dropped.
 -- p_except: none of these. The settings of the caller pin the plans.
 -- Locks: none.
 CREATE FUNCTION pgqueue_longest_due(p_channel_id bigint, p_most bigint, p_except bigint[])

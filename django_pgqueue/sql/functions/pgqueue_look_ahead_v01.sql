@@ -1,6 +1,5 @@
 -- Returns how many ready messages of a channel are left, counted up to 32, and the key of the first: infinite without
 -- any.
--- Caller: pgqueue_take_turn.
 -- The messages may be locked by others. p_rank, p_at, p_id: no message sorts before this key; p_except: those that the
 -- caller has taken. The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.

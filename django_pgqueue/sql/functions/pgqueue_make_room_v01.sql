@@ -1,7 +1,6 @@
 -- Frees the name of a released channel that has drained, for a channel of the same name: the row gets another name and
 -- stays until pgqueue_remove_released finds it safe. An enqueue that has looked the channel up and is not committed yet
 -- belongs to the old channel: it must meet its context, not that of a new tenant.
--- Caller: pgqueue_channel_set.
 -- Returns NULL; or the refusal PGQ05: it still has messages.
 -- Locks: the channel's row.
 CREATE FUNCTION pgqueue_make_room(p_queue text, p_channel text)

@@ -1,6 +1,5 @@
 -- Returns whether a message of these queues waits for a shared limit that has room, and its channel is served. After an
 -- empty answer, another transaction holds the limit.
--- Caller: pgqueue_is_contended.
 -- It looks at 100 limits, and at 100 channels of each, those whose turn is next. When it does not see one beyond these,
 -- a worker sleeps until the next tick makes the message ready, or until it looks again.
 -- Locks: none.

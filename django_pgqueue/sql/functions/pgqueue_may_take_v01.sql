@@ -1,5 +1,4 @@
 -- Returns whether a dequeue may run with these parameters, in this transaction. If not, pgqueue_refuse_take says why.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_matching.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.
 CREATE FUNCTION pgqueue_may_take(p_queue text, p_limit integer, p_lease interval)

@@ -1,6 +1,5 @@
 -- Returns whether the server log may be warned now that a queue is not picked up: at most once in ten seconds for each
 -- queue.
--- Caller: pgqueue_sweep.
 -- The caller runs one at a time, by its try-lock.
 -- Locks: the queue's row in pgqueue_queue_warning, for which no other transaction waits.
 CREATE FUNCTION pgqueue_may_warn_of_queue(p_queue text, p_now timestamptz)

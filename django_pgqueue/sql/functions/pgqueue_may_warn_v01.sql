@@ -1,6 +1,5 @@
 -- Returns whether a warning of this kind may go to the server log now: at most one in ten seconds, so that an incident
 -- does not fill the disk.
--- Caller: pgqueue_dead_letter_added, pgqueue_reclaim.
 -- A sequence keeps the time of the last warning: it must not be rolled back, and two sessions must not wait for each
 -- other.
 -- Locks: none.

@@ -1,6 +1,5 @@
 -- Adds the messages that were settled between two snapshots to pgqueue_activity: a whole queue by minute and by ten
 -- minutes, a channel by ten minutes and by the hour.
--- Caller: pgqueue_measure.
 -- A row of the archive counts if p_now shows its transaction and p_before does not: so it counts once, however late it
 -- is committed. Rows of pgqueue_unarchived are deleted, and count in pgqueue_unarchived_total from then on. p_since:
 -- when the first of these transactions may have begun.

@@ -1,6 +1,5 @@
 -- Returns the earliest archived_at of the rows that p_snapshot shows and the last measurement did not: the start of the
 -- next read.
--- Caller: pgqueue_measure.
 -- Most transactions that p_snapshot shows began after the last measurement. Of those that were open then and have ended
 -- since, the oldest began after a measurement whose snapshot lies before it. Ten seconds more are read: a process may
 -- have been stopped between its reading of the clock and its first write. It is an hour at most.

@@ -1,6 +1,5 @@
 -- Keeps the figures of the dashboard: adds the messages settled since the last time to pgqueue_activity, counts the
 -- present ones into pgqueue_backlog, and removes rows that are older than a day.
--- Caller: lifecycle.measure.
 -- It does nothing when a measurement ran within p_every. Counting takes at most a twentieth of the time: after a count
 -- of two seconds the next one is forty seconds later. p_every '0': measures and counts in any case. A message settled
 -- more than an hour before it could be seen is left out. In a transaction that has written before, settled messages

@@ -1,6 +1,5 @@
 -- Checks inserted messages, appends one arrival row per channel for the next dequeue, and wakes the workers that sleep
 -- on the queue.
--- Caller: trigger of pgqueue_message.
 -- Statement trigger, AFTER INSERT (transition table: arrived). Any INSERT enqueues: API, ORM, plain SQL, COPY. A
 -- trigger cannot return a refusal, so it raises: the verbs look before they insert.
 -- Locks: only channels that have a max_size, in channel order (lock order, step 1); messages that full channels drop,
@@ -32,6 +31,7 @@ BEGIN
         AND (a.cost < 1 OR a.order_key = '') IS NOT TRUE AND pgqueue_validate(
             a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
             a.backoff_factor, a.backoff_longest, NULL) IS NULL
+        AND CASE WHEN a.cost > 1 THEN pgqueue_cost_problem(a.cost, a.channel_id, a.handler, a.limits) END IS NULL
     LIMIT 1;
     IF FOUND AND NOT EXISTS (SELECT FROM arrived AS a OFFSET 1) THEN
         SELECT c.queue,
@@ -58,12 +58,11 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT min(CASE
-            WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
-            WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key)
-            ELSE pgqueue_validate(
-                a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL, a.max_attempts, a.backoff,
-                a.backoff_factor, a.backoff_longest, NULL)
+    SELECT min(CASE WHEN NOT pgqueue_is_valid_time(a.created_at) THEN 'created_at is outside of the years 2 to 9998'
+            WHEN a.cost < 1 OR a.order_key = '' THEN pgqueue_metering_problem(NULL, a.cost, a.order_key, '', '', '')
+            ELSE coalesce(pgqueue_validate(a.handler, a.payload, a.body, a.headers, a.priority, a.dequeue_at, NULL,
+                a.max_attempts, a.backoff, a.backoff_factor, a.backoff_longest, NULL),
+                CASE WHEN a.cost > 1 THEN pgqueue_cost_problem(a.cost, a.channel_id, a.handler, a.limits) END)
         END) AS problem, bool_or(a.status = 1 AND a.dequeue_at > v_now) AS early
     INTO v_arrival FROM arrived AS a;
     IF v_arrival.problem IS NOT NULL THEN

@@ -1,7 +1,4 @@
 -- Creates the channel that a verb did not find, if p_create allows it; otherwise returns why it cannot be used.
--- Caller: pgqueue_channel_pause, pgqueue_channel_purge, pgqueue_channel_release, pgqueue_channel_resume,
---   pgqueue_enqueue, pgqueue_enqueue_check, pgqueue_enqueue_many, pgqueue_explain_channel, pgqueue_ingest,
---   pgqueue_stream_claim, pgqueue_stream_open.
 -- p_create: create a channel that does not exist, without limits.
 -- Returns the channel; or the refusal: PGQ03 not found, PGQ05 released, PGQ07 invalid name.
 -- Locks: two transactions that create the same channel wait for each other.

@@ -1,6 +1,4 @@
 -- Returns the refusal that a queue does not exist; NULL when it exists: it has a channel, or a row of its own.
--- Caller: pgqueue_queue_drop, pgqueue_queue_pause, pgqueue_queue_purge, pgqueue_queue_resume, pgqueue_queue_set,
---   pgqueue_stream_open.
 -- Locks: none.
 CREATE FUNCTION pgqueue_missing_queue(p_queue text)
 RETURNS jsonb

@@ -1,5 +1,4 @@
 -- Returns those of the messages that must ask a shared limit or a breaker before they are leased.
--- Caller: pgqueue_lease, pgqueue_lease_one.
 -- p_ids: locked by the caller.
 -- The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.

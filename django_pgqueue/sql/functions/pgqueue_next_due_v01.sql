@@ -1,7 +1,6 @@
 -- Returns how long it takes until a rate, or a held message, lets a channel of these queues, one of the queues or a
 -- shared limit be served again; NULL: nothing has to wait.
 -- No NOTIFY is sent at that time.
--- Caller: lifecycle.wait.
 -- A worker asks before it sleeps. '0' or less: look again now. Paused queues do not count. The rate of a queue is left
 -- out 10 milliseconds after its time, because pgqueue_is_contended is true then.
 -- Locks: none.

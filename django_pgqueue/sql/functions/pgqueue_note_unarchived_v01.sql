@@ -1,5 +1,4 @@
 -- Records messages that are settled without an archive, so that they count: one row for those of a channel.
--- Caller: pgqueue_archive, pgqueue_complete_many.
 -- p_messages: [{"queue", "channel", "attempts", "dequeue_at", "leased_at", "started_at"}].
 -- Locks: none.
 CREATE FUNCTION pgqueue_note_unarchived(p_outcome text, p_messages jsonb, p_now timestamptz)

@@ -1,5 +1,4 @@
 -- Returns the error in the numbers and intervals of limits; NULL when all are valid.
--- Caller: pgqueue_channel_problem, pgqueue_limit_problem.
 -- p_limits: a JSON object, as in pgqueue_channel_set and pgqueue_limit_set; p_thing: channel or limit.
 -- Locks: none.
 CREATE FUNCTION pgqueue_numbers_problem(p_limits jsonb, p_thing text)

@@ -1,6 +1,5 @@
 -- Returns the refusal of a pause that would be over already, or that ends in a year that Python does not have; NULL
 -- when the pause is valid.
--- Caller: pgqueue_breaker_open, pgqueue_channel_pause, pgqueue_handler_pause, pgqueue_limit_pause, pgqueue_queue_pause.
 -- Locks: none.
 CREATE FUNCTION pgqueue_past_pause(p_until timestamptz)
 RETURNS jsonb

@@ -1,6 +1,5 @@
 -- Pauses ordered channels that have the policy on_dead = pause, because a message of them became a dead letter, which
 -- the reason names. A dead letter pauses its channel once: after pgqueue_channel_resume the channel goes on without it.
--- Caller: pgqueue_dead_letter, pgqueue_take_ordered.
 -- p_channel_ids and p_ids pair up: the channels, and the messages that left them. Dead letters that an operator has
 -- made (discarded), and those that have been redriven, pause nothing.
 -- Returns whether there is a channel that has to be paused. If another transaction edits it at this moment, it is not

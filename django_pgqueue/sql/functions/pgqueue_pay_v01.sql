@@ -1,6 +1,5 @@
 -- Computes which of the messages that a lane's turn has taken the rates of its channel and its queue allow, and what
 -- they cost.
--- Caller: pgqueue_promote_within, pgqueue_take_turn.
 -- p_ids: locked, in the order of service; p_tokens, p_burst, p_step: of the channel's rate, NULL without one;
 -- p_queue_tokens, p_queue_burst: of the queue's; p_left: how many messages the turn has left. A message that costs more
 -- than the burst waits until the bucket is full.

@@ -1,6 +1,5 @@
 -- Returns the ready messages that come next, without a lease: of one channel, or of the channels in the line of a
 -- queue.
--- Caller: lifecycle.peek.
 -- It claims nothing: another session may take them at once.
 -- Locks: none.
 CREATE FUNCTION pgqueue_peek(p_queue text DEFAULT 'default', p_channel text DEFAULT NULL, p_limit integer DEFAULT 1)

@@ -1,5 +1,4 @@
 -- Makes the places of shared limits anew, from the leases of their messages.
--- Caller: pgqueue_count_older, pgqueue_limit_changed, pgqueue_limit_set.
 -- p_limit_ids: limits whose rows the caller has written or locked. Those with a rate only keep no places.
 -- Locks: none.
 CREATE FUNCTION pgqueue_place_leases(p_limit_ids bigint[])

@@ -1,5 +1,4 @@
 -- Dequeues and completes in one call: at most once. A message whose consumer crashes afterwards is not delivered again.
--- Caller: lifecycle.pop.
 -- Runs in a transaction of its own or in a business transaction (after a rollback, the messages are there again).
 -- p_archive: as in pgqueue_complete.
 -- Returns the messages in the order of service.

@@ -1,5 +1,4 @@
 -- Sums up the messages that were made ready for a shared limit and are not leased yet. It looks at 1,000 at most.
--- Caller: pgqueue_promote_within.
 -- p_now: the caller's reading of the clock.
 -- Returns slow: the queues in which one of them has been ready for 5 seconds; messages, cost: how many there are and
 --   what they cost, without those of slow queues. All leave out messages of queues that are paused or at a limit, of

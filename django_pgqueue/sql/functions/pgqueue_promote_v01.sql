@@ -1,5 +1,4 @@
 -- Makes scheduled messages ready whose time has come, at most p_limit of them, the longest due first.
--- Caller: pgqueue_bring_back, pgqueue_tick.
 -- pgqueue_bring_back passes the floor that it has read. p_queue: the messages of this queue among the first 1,000 that
 -- are due.
 -- Returns the number of messages.

@@ -1,6 +1,5 @@
 -- Makes messages ready that wait for shared limits with room, at most p_most: at 16 limits, which are chosen at random
 -- among 1,000: the first ones, or, in half of the calls, those behind them, and so on.
--- Caller: pgqueue_bring_back, pgqueue_tick.
 -- p_queue: messages of this queue only, because the transaction of a dequeue may stay open. p_now: the caller's reading
 -- of the clock.
 -- Returns the number of messages. They take no place yet: pgqueue_lease_within checks them when they are leased.

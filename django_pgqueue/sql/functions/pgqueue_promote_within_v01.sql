@@ -3,7 +3,6 @@
 -- A message that costs more than is left holds the turn until there is enough: otherwise cheaper ones would take all
 -- that gets free, and it would wait for ever. The first round begins in the middle; one that is whole and finds nothing
 -- is the last.
--- Caller: pgqueue_promote_waiting.
 -- The parameters are those of pgqueue_promote_waiting. A channel that is not served keeps no place from the others: it
 -- gets as many messages ahead as its weight, and they are not counted. That is one that is parked (it or its queue
 -- is paused, or at a limit), or one of a queue in which such a message has been ready for 5 seconds: its workers may

@@ -1,6 +1,5 @@
 -- Deletes outcomes that no breaker looks at any more, changes that no worker has reported for a day, and the breakers
 -- of channels that have been closed for a day, or whose channel is gone.
--- Caller: pgqueue_prune_line.
 -- Locks: breakers, SKIP LOCKED.
 CREATE FUNCTION pgqueue_prune_breakers()
 RETURNS void

@@ -1,6 +1,5 @@
 -- Deletes archived messages past the retention of their queue: one range, 2,048 blocks (16 MB), of the oldest day that
 -- has some. A day counts as past when it ended longer ago than the retention, as for partitions.
--- Caller: pgqueue_prune; lifecycle.prune.
 -- A day is read once for each queue: pgqueue_pruned keeps how far it is. Messages are added to the tally.
 -- p_keep_unexported: only days that every lake holds as a whole.
 -- Returns deleted: how many messages; more: call again, in a transaction of its own.
@@ -30,7 +29,7 @@ BEGIN
             SELECT c.oid::regclass AS relation, to_date(right(c.relname, 8), 'YYYYMMDD') AS day
             FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
             WHERE i.inhparent = 'pgqueue_archived_message'::regclass
-                AND c.relname ~ '^pgqueue_archived_message_\d{4}(0[1-9]|1[0-2])([0-2]\d|3[01])$'
+                AND c.relname ~ '^pgqueue_archived_message_[0-9]{4}(0[1-9]|1[0-2])([0-2][0-9]|3[01])$'
         ) AS d
         LEFT JOIN pgqueue_pruned AS p ON p.queue = q.name AND p.day = d.day
         WHERE d.day + 1 < (clock_timestamp() AT TIME ZONE 'UTC') - q.retention

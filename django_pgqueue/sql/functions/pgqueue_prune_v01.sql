@@ -2,7 +2,6 @@
 -- retention of their queue (16 ranges in a call), removes drained released channels, and tidies up the line
 -- (pgqueue_prune_line). It adds messages settled without an archive to the total, when no measurement of the last hour
 -- has done so.
--- Caller: lifecycle.prune.
 -- The maintenance of a worker runs it each few minutes; cron may run it, too. NULL keeps for ever; p_keep_unexported
 -- keeps the rows that a lake lacks.
 -- Returns counts.

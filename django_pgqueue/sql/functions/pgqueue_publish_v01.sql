@@ -1,7 +1,5 @@
 -- Notifies on pgqueue_events about events of messages, as far as their queues have events: one JSON object for those of
 -- a channel and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
--- Caller: pgqueue_archive, pgqueue_complete_many, pgqueue_dead_letter_added, pgqueue_defer, pgqueue_message_arrived,
---   pgqueue_reschedule, pgqueue_retry.
 -- The caller has changed the messages, and calls this when any queue has events. p_event: created | deferred | retried
 -- | completed | dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went
 -- to the archive; p_unarchived: those that were not archived, as in pgqueue_note_unarchived, with id and handler.

@@ -1,5 +1,4 @@
 -- Computes how many messages a dequeue may take of a queue with limits, and lets one dequeue at a time do so.
--- Caller: pgqueue_dequeue_guarded, pgqueue_take_guarded.
 -- The caller leases the messages in the same transaction, and writes the list of leases back. So no other transaction
 -- can lease from the queue between this count and the commit, and the limit is exact. The queue's row is read after the
 -- gate was locked. The rate is a token bucket, kept as that of a channel (pgqueue_allowance). Corrections of what

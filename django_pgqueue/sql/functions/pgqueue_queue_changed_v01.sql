@@ -1,5 +1,4 @@
 -- Notes when the limits of queues were edited (by admin, ORM or SQL), and wakes the workers that sleep on them.
--- Caller: trigger of pgqueue_queue.
 -- Statement trigger, AFTER UPDATE (transition tables: old_queues, new_queues).
 -- The list of leases at the gate of a queue goes by one change of its limits: after another one it is made anew. A row
 -- that is inserted has the time of its insert.

@@ -1,6 +1,5 @@
 -- Drops a queue, a part in each call: releases its channels, removes its schedules and its row. The archive and the
 -- dead letters stay.
--- Caller: lifecycle.queue_drop.
 -- p_purge: ready and scheduled messages go to the archive as purged; without it a queue that holds messages is refused.
 -- The queue is paused meanwhile, so none of its messages is delivered. A call handles at most p_limit messages and
 -- channels: call again while it returns dropping. pgqueue_remove_released removes the rows of the channels.

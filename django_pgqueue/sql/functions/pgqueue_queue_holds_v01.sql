@@ -1,6 +1,5 @@
 -- Returns the refusal PGQ10 when a queue cannot be dropped: its messages are leased, or they wait and p_purge is false;
 -- NULL when it can.
--- Caller: pgqueue_queue_drop.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_holds(p_queue text, p_purge boolean)
 RETURNS jsonb

@@ -1,6 +1,5 @@
 -- Returns whether the limits of a queue would give a message now: it is not paused, has a free place, its rate allows
 -- one, and under max_share a channel in its line is below its limit.
--- Caller: pgqueue_is_contended, pgqueue_lock_gate, pgqueue_may_promote, pgqueue_promised, pgqueue_promote_within.
 -- Otherwise a worker sleeps: a settlement wakes it when a place is free, and pgqueue_next_due returns when the rate
 -- allows a message.
 -- Locks: none: another dequeue that holds the gate may be about to take the place.

@@ -1,5 +1,4 @@
 -- Returns the live leases of a queue with limits, with their channels.
--- Caller: pgqueue_explain_queue, pgqueue_queue_allowance, pgqueue_queue_is_open, pgqueue_queue_limits,
 -- pgqueue_repair.
 -- p_held: the messages that the gate of the queue has listed: every lease of the queue is among them, and those that
 -- have ended are left out here. So the cost is a look-up for each lease, whatever the backlog and the other queues are.

@@ -1,5 +1,4 @@
 -- Reports the use of the limits of whole queues, and the ready messages that they hold up.
--- Caller: pgqueue_limit_health.
 -- Leases are counted as pgqueue_queue_allowance counts them, and at no higher cost.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_limits(p_most integer)

@@ -1,5 +1,4 @@
 -- Pauses a queue: no message of any of its channels is delivered; enqueue goes on, and leased messages may be settled.
--- Caller: pgqueue_queue_drop; lifecycle.queue_pause.
 -- p_until: when the sweep resumes the queue; NULL: it stays paused until pgqueue_queue_resume.
 -- Returns paused; or the refusal PGQ03, when the queue has neither a channel nor a row, or PGQ07.
 -- Locks: the queue's row.

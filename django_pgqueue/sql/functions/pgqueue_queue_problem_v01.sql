@@ -1,5 +1,4 @@
 -- Returns the error in the settings of a queue; NULL when all are valid.
--- Caller: pgqueue_queue_set.
 -- p_settings: as in pgqueue_queue_set.
 -- Locks: none.
 CREATE FUNCTION pgqueue_queue_problem(p_settings jsonb)
@@ -9,7 +8,7 @@ STABLE
 AS $$
 DECLARE
     v_known text[] := ARRAY['archive', 'events', 'retention', 'dead_letter_retention', 'max_concurrency',
-        'release_interval', 'release_burst', 'fairness', 'max_share'];
+        'release_interval', 'release_burst', 'fairness', 'max_share', 'forgive'];
     v_limits jsonb;
 BEGIN
     IF jsonb_typeof(p_settings) IS DISTINCT FROM 'object' THEN
@@ -18,6 +17,8 @@ BEGIN
         RETURN format('unknown settings %s; known are %s', left((p_settings - v_known)::text, 100), v_known);
     ELSIF coalesce(p_settings -> 'events', 'null') NOT IN ('true', 'false', 'null') THEN
         RETURN format('events is %s: it takes true or false', left(p_settings ->> 'events', 100));
+    ELSIF jsonb_typeof(p_settings -> 'forgive') <> 'boolean' THEN
+        RETURN 'forgive is not a boolean';
     ELSIF p_settings ->> 'fairness' NOT IN ('turns', 'share') THEN
         RETURN 'fairness is neither turns nor share';
     ELSIF coalesce(jsonb_typeof(p_settings -> 'max_share'), 'null') NOT IN ('number', 'null') THEN

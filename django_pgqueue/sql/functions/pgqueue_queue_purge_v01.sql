@@ -1,6 +1,5 @@
 -- Removes the ready and scheduled messages of all channels of a queue; they go to the archive as purged. Leased
 -- messages are left to their holders.
--- Caller: pgqueue_queue_drop; lifecycle.queue_purge.
 -- A call removes at most p_limit: call again while it returns more than 0.
 -- Returns purged and the number of messages; or the refusal: PGQ03 there is no such queue, PGQ07 (p_limit is negative).
 -- Locks: messages, SKIP LOCKED.

@@ -1,5 +1,4 @@
 -- Resumes a paused queue, and wakes the workers that sleep on it.
--- Caller: pgqueue_resume_due; lifecycle.queue_resume.
 -- Returns resumed; or the refusal PGQ03, when the queue has neither a channel nor a row.
 -- Locks: the queue's row.
 CREATE FUNCTION pgqueue_queue_resume(p_queue text DEFAULT 'default', OUT outcome text, OUT refusal jsonb)

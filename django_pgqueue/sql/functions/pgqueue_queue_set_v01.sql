@@ -1,8 +1,8 @@
 -- Changes the settings of a whole queue that p_settings names.
--- Caller: lifecycle.queue_set.
 -- p_settings: {"archive": "full" | "outcome" | "none", "events": true | false, "retention": interval,
 -- "dead_letter_retention": interval, "max_concurrency": number, "release_interval": interval, "release_burst": number,
--- "fairness": "turns" | "share", "max_share": number}; null: as in a queue without a row, which is full, false, the
+-- "fairness": "turns" | "share", "max_share": number,
+-- "forgive": true: ends the debt of its rate}; null: as in a queue without a row, which is full, false, the
 -- retention of pgqueue_prune, no limit, 1 and turns.
 -- Returns changed; or the refusal PGQ03, when the queue has neither a channel nor a row, or PGQ07 invalid setting.
 -- Locks: the queue's row.
@@ -39,6 +39,7 @@ BEGIN
             release_burst = CASE WHEN p_settings ? 'release_burst' THEN excluded.release_burst ELSE q.release_burst END,
             fairness = CASE WHEN p_settings ? 'fairness' THEN excluded.fairness ELSE q.fairness END,
             max_share = CASE WHEN p_settings ? 'max_share' THEN excluded.max_share ELSE q.max_share END;
+        PERFORM pgqueue_forgive(p_queue => p_queue) WHERE p_settings -> 'forgive' = 'true';
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'changed');
 END;

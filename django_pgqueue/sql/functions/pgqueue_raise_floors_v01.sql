@@ -4,7 +4,6 @@
 --   lanes     an unseen lane took its seq in a transaction that has written to the table since before the last tick
 -- The bound of a tick is its own new xid, assigned after it has read the sequence: a transaction that took a seq before
 -- has a smaller one. (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
--- Caller: pgqueue_tick.
 -- The caller is in a transaction without an xid.
 -- Locks: none.
 CREATE FUNCTION pgqueue_raise_floors()

@@ -1,7 +1,4 @@
 -- Raises a refusal as an error, with its SQLSTATE; does nothing with NULL.
--- Caller: pgqueue_arrive, pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_drop_surplus,
---   pgqueue_enqueue_each, pgqueue_enqueue_many, pgqueue_heartbeat, pgqueue_ingest, pgqueue_pop, pgqueue_retry,
---   pgqueue_schedule_fire, pgqueue_stream_claim, pgqueue_stream_open.
 -- SQL clients that prefer an exception to an outcome call it, too; the insert trigger cannot return a refusal.
 -- Locks: none.
 -- Errors: PGQ01, PGQ03, PGQ04, PGQ05, PGQ06, PGQ07, PGQ09, PGQ10: the one of the refusal.

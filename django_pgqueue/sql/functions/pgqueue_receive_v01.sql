@@ -1,6 +1,5 @@
 -- Receives the arrivals of a queue that cannot wait: takes the message of a lone arrival, or else folds them. On an
 -- empty line it also folds those that can wait.
--- Caller: pgqueue_dequeue.
 -- An arrival is lone if nothing stands in the line, the queue has no other arrival, and it leads to one message. To
 -- fold it would write the lane of its channel twice, only to park it again. Most messages of a queue with little to do
 -- are such ones. Here the lane is locked, and stays as it is: parked, without messages. A snapshot that shows the

@@ -1,7 +1,6 @@
 -- Takes expired leases back, the longest expired first: each message goes through its retry policy, as after an
 -- exception, or becomes a dead letter with the reason poison when its attempts are used up, or goes to the archive when
 -- its cancellation was requested.
--- Caller: pgqueue_bring_back, pgqueue_sweep.
 -- It takes at most p_limit leases that expired from p_from to p_now; pgqueue_bring_back passes its floor and clock.
 -- p_queue: the leases of this queue among the first 1,000. p_worker: leases that this worker held less than 5 seconds
 -- ago are left out: it may be late with a heartbeat only, and would be given a message whose handler it still runs.

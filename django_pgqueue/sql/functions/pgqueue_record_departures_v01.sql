@@ -1,7 +1,5 @@
 -- Records that messages left limited channels or queues, or had shared limits: a place is free (max_concurrency,
 -- max_share), a live message is gone (max_size), or the one that waits for tokens (a rate).
--- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer,
---   pgqueue_reschedule, pgqueue_retry, pgqueue_take_places.
 -- The caller settles or removes the messages in the same transaction. p_channel_ids has one entry for each message.
 -- Locks: none (append only), so that settling never waits for an enqueuer and never touches a lane.
 CREATE FUNCTION pgqueue_record_departures(p_channel_ids bigint[], p_gone boolean DEFAULT true)

@@ -1,5 +1,4 @@
 -- Records how messages of handlers with a breaker ended: failed, or completed.
--- Caller: pgqueue_complete, pgqueue_complete_many, pgqueue_retry.
 -- The caller settles the messages in the same transaction. A success is recorded only when the last outcome was a
 -- failure, so handlers that fail seldom pay little. While a breaker is open, only the message that tries counts; after
 -- that, only those that were leased after it was closed. If the outcomes say that the breaker opens or closes, that is

@@ -1,6 +1,5 @@
 -- Counts the live messages of channels with max_size again and corrects the count where it is wrong, as it may be after
 -- the limit was set while messages came and went.
--- Caller: pgqueue_prune_line, pgqueue_repair, pgqueue_sweep.
 -- pgqueue_sweep passes channels that changed lately, pgqueue_prune all.
 -- Returns the number of corrections.
 -- Locks: rows of pgqueue_channel_size, SKIP LOCKED: a channel that is being filled is left for the next time.

@@ -1,6 +1,5 @@
 -- Returns why dead letters cannot be redriven, before anything is written: the refusal of the first channel that takes
 -- none; or NULL.
--- Caller: pgqueue_redrive.
 -- The caller has locked them. p_channel, p_wait: as in pgqueue_redrive. A redrive drops nothing: a full channel
 -- refuses.
 -- Locks: as pgqueue_enqueue_check, in the order of channels (lock order, step 1).

@@ -1,6 +1,5 @@
 -- Returns when a redriven message is due. In an ordered channel that is its place, too: the place of the dead letter,
 -- which comes before all that wait there and were enqueued after it.
--- Caller: pgqueue_redrive.
 -- p_channel: the channel to which it goes; p_from, p_due_at, p_redriven_from: the channel of the dead letter, its place
 -- and its own predecessor; p_at: the time that the caller asks for. The new id is larger, so the first redrive goes a
 -- microsecond before the messages that were enqueued by the same call. The function is STABLE, so that it becomes a

@@ -1,6 +1,5 @@
 -- Gives dead letters a new life: each becomes a new message that names the old one, with all its attempts; the dead
 -- letter keeps the new id.
--- Caller: lifecycle.redrive, spark.redrive.batch.
 -- p_channel: another channel of the same queue; p_payload replaces the payload, p_payloads (paired with p_ids) those of
 -- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
 -- A dead letter with an order key goes back to its place among the messages of the key.
@@ -31,11 +30,10 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_letters record;
-    v_problem text;
     v_refusal jsonb;
-BEGIN
-    v_problem := pgqueue_unpaired('p_ids', cardinality(p_ids), ARRAY['p_payloads', 'p_times'],
+    v_problem text := pgqueue_unpaired('p_ids', cardinality(p_ids), ARRAY['p_payloads', 'p_times'],
         ARRAY[cardinality(p_payloads), cardinality(p_times)]);
+BEGIN
     IF v_problem IS NOT NULL THEN
         RETURN QUERY SELECT NULL::bigint, NULL::bigint, 'invalid',
             pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_problem);
@@ -48,9 +46,10 @@ BEGIN
     FROM (
         SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload,
             pgqueue_redrive_time(c, d.channel, d.dequeue_at, d.redriven_from, u.due_at, v_now) AS due_at,
-            pgqueue_validate(d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers, d.priority,
-                greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor, d.backoff_longest, NULL)
-                AS problem
+            coalesce(pgqueue_validate(d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers,
+                d.priority, greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor,
+                d.backoff_longest, NULL), CASE WHEN d.cost > 1 THEN pgqueue_cost_problem(d.cost, c.id, d.handler,
+                d.limits) END) AS problem
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.payload, i.due_at
             FROM unnest(p_ids, p_payloads, p_times) WITH ORDINALITY AS i (id, payload, due_at, place)

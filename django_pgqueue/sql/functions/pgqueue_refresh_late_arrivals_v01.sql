@@ -1,5 +1,4 @@
 -- Gives arrivals of transactions that committed late the xid of this transaction, so that every dequeue finds them.
--- Caller: pgqueue_fold.
 -- p_late_xids: the list that pgqueue_floor keeps by name. A call takes 200 arrivals at most; after a rollback they are
 -- late again.
 -- Locks: arrivals, SKIP LOCKED. The callers pin the plans.

@@ -1,5 +1,4 @@
 -- Raises the reason why a dequeue or pop cannot work, and what to do.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_matching, pgqueue_stream_claim.
 -- p_verb: the function that was called, without pgqueue_.
 -- Locks: none.
 -- Errors: always PGQ07.
@@ -12,7 +11,8 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION '% needs READ COMMITTED, this transaction is %', p_verb,
             upper(current_setting('transaction_isolation'))
-            USING ERRCODE = 'PGQ07', HINT = 'Dequeue in a transaction of its own, with the default isolation level.';
+            USING ERRCODE = 'PGQ07', HINT = 'Dequeue in a transaction of its own, with READ COMMITTED. Where that is '
+                'not the default: ALTER ROLE … SET default_transaction_isolation = ''read committed''.';
     ELSIF p_queue IS NULL AND p_verb <> 'stream_claim' THEN
         RAISE EXCEPTION '% needs a queue, not NULL', p_verb
             USING ERRCODE = 'PGQ07', HINT = 'Give the name of the queue.';

@@ -1,6 +1,5 @@
 -- Makes the next message of one order key ready, because one of its key was settled: the short way of
 -- pgqueue_release_keys. Most often no message of the key was set aside, and there is nothing to do.
--- Caller: pgqueue_complete.
 -- The caller has deleted a message of the key in the same transaction. The settings of the caller pin the plan.
 -- Returns the number of messages that were made ready.
 -- Locks: as pgqueue_release_keys.

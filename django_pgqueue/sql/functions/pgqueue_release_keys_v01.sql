@@ -1,6 +1,4 @@
 -- Makes the next message of each order key ready, if it waits for its turn, because one of its key was settled.
--- Caller: pgqueue_archive, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_erase_messages, pgqueue_release_key,
---   pgqueue_release_noted, pgqueue_repair.
 -- p_keys: channels and keys. p_settled: the caller has deleted messages of them in the same transaction. Until it
 -- commits, a dequeue would still see these, and set messages aside that have come since. So the settlement holds its
 -- keys, as a dequeue does (pgqueue_take_keyed). It leaves a note for a key that is held already, or whose next message

@@ -1,6 +1,5 @@
 -- Looks again at the order keys that have a note, because another transaction held their next message when the one
 -- before it was settled, and makes that message ready if it waits. It takes 100 notes at most.
--- Caller: pgqueue_bring_back, pgqueue_tick.
 -- p_queue: notes of this queue only, because the transaction of a dequeue may stay open. A message that is still held
 -- gets a new note. The note of a key that another transaction holds stays: that may be a settlement that looked for the
 -- next message before the note was left, and does not look again.

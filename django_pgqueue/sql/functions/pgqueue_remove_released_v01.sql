@@ -1,5 +1,4 @@
 -- Removes released channels that have drained, as soon as no open transaction can still bring a message.
--- Caller: pgqueue_prune, pgqueue_sweep; lifecycle.channel_erase, lifecycle.channel_release.
 -- Returns the number of channels.
 -- Locks: the rows of the channels, SKIP LOCKED.
 -- A transaction that could not see the release may have enqueued. Its trigger looked at the channel when it had an xid,

@@ -1,7 +1,6 @@
 -- Repairs the data that the queue keeps beside its messages, where it disagrees with them: counts of live messages
 -- (max_size), floors and lists of leases (max_concurrency), places in the line, and messages that wait for their order
 -- key without need. None of it should ever be needed; after it, nothing disagrees.
--- Caller: lifecycle.repair.
 -- It is safe while the queue works, and when it is repeated. It looks at p_most channels of each kind at most.
 -- Returns the number of repairs of each kind.
 -- Locks: rows of pgqueue_channel_size, lanes, gates and messages, SKIP LOCKED: rows in use are left alone.

@@ -1,5 +1,4 @@
 -- Gives ready and scheduled messages another time: they are due at p_at; at once without it, or when it has passed.
--- Caller: pgqueue_lease_release; lifecycle.reschedule.
 -- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
 -- the line. A message of an ordered channel that was delivered, also one that was only given back, keeps its place and
 -- goes on holding the channel, until the new time. One that waits for a shared limit or its order key waits for its

@@ -1,6 +1,4 @@
 -- Takes room for new messages on a channel that has a max_size, and returns how much is left.
--- Caller: pgqueue_admit, pgqueue_arrive, pgqueue_drop_surplus, pgqueue_enqueue_check, pgqueue_enqueue_look,
---   pgqueue_ingest, pgqueue_ingest_insert.
 -- The insert trigger passes p_messages > 0, already inserted; the verbs pass p_messages = 0 before they insert, and
 -- only look. p_wait: how long one statement waits behind open transactions that enqueue to its channels, all of them
 -- together; NULL: the setting pgqueue.enqueue_wait, or 2 s.

@@ -1,5 +1,4 @@
 -- Resumes the channels, queues and shared limits whose pause has an end that has come, at most p_limit channels a call.
--- Caller: pgqueue_sweep.
 -- Returns their number.
 -- Locks: their rows, SKIP LOCKED.
 CREATE FUNCTION pgqueue_resume_due(p_limit integer DEFAULT 1000)
@@ -20,7 +19,8 @@ BEGIN
         v_count := v_count + 1;
     END LOOP;
     FOR v_due IN
-        SELECT l.name FROM pgqueue_limit AS l WHERE l.paused_until <= v_now ORDER BY l.name FOR UPDATE SKIP LOCKED
+        SELECT l.name FROM pgqueue_limit AS l WHERE l.paused_until <= v_now ORDER BY l.paused_until
+        FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM pgqueue_limit_resume(v_due.name);
         v_count := v_count + 1;

@@ -1,5 +1,4 @@
 -- Resumes the ordered channels that are paused because of these dead letters, which are redriven now.
--- Caller: pgqueue_redrive.
 -- p_ids: the dead letters; p_channel_ids: the channels to which they go. A channel that an operator has paused since,
 -- with another reason, stays paused, and so does one that another transaction edits right now.
 -- Locks: the channels' rows, SKIP LOCKED, because the caller may hold counts of channels.

@@ -1,5 +1,4 @@
 -- Returns the error in a retention of a queue; NULL when it is valid, or NULL.
--- Caller: pgqueue_queue_problem.
 -- p_name: of the setting.
 -- Locks: none.
 CREATE FUNCTION pgqueue_retention_problem(p_name text, p_retention text)

@@ -1,7 +1,6 @@
 -- Puts failed messages back under their retry policy: after p_delays, or the back-off of the message, at most 365,000
 -- days; as dead letters when the attempts are used up. A message whose cancellation was requested goes to the archive
 -- instead. A message of an ordered channel stays ready at its place, held until its pause is over.
--- Caller: pgqueue_lease_release, pgqueue_reclaim; lifecycle.retry.
 -- p_states: the state to save, one for each message; NULL keeps the saved one. p_errors: one JSON object for each
 -- message; kept with it, attempt by attempt. p_reason is poison and p_swept is true for a worker that died: its token
 -- becomes invalid, so a later settlement is refused. p_ran_seconds: how long the handler of each message ran; NULL:

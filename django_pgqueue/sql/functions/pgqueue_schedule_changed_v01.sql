@@ -1,6 +1,5 @@
 -- Plans a schedule anew whose times changed, or that was enabled or disabled; ticks that were due while it was off
 -- do not count as missed.
--- Caller: trigger of pgqueue_schedule.
 -- Row trigger, BEFORE UPDATE.
 -- Locks: none.
 CREATE FUNCTION pgqueue_schedule_changed()

@@ -1,5 +1,4 @@
 -- Enqueues the message of one tick, unless the tick has fired before: then the outcome is NULL.
--- Caller: pgqueue_schedule_fire, pgqueue_schedule_run.
 -- The message's headers name its origin: schedule, tick_at. Without overlap, all ticks have the same dedupe key.
 -- Returns the message and outcome, or the refusal of pgqueue_enqueue: then the tick has not fired.
 -- Locks: as pgqueue_enqueue; an open transaction that fires the same tick.

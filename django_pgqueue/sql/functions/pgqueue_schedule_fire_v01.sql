@@ -1,6 +1,5 @@
 -- Fires ticks of a schedule that is due, and sets when it is due next: all or nothing, and once per tick, whatever
 -- other sessions try.
--- Caller: lifecycle.schedule_fire.
 -- p_version: xmin of the row that the ticks were computed from; a schedule that was fired or edited since is left
 -- alone. p_ticks may be empty: then only the next time is set.
 -- Returns the ticks that fired; one that a channel refuses has the outcome 'refused' and the error, and is not tried

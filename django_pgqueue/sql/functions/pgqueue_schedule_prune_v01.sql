@@ -1,6 +1,5 @@
 -- Deletes old ticks, and schedules that code does not declare any more, after p_retention. A call deletes at most
 -- 10,000 ticks.
--- Caller: lifecycle.schedule_prune.
 -- The maintenance of a worker runs it each few minutes.
 -- Returns the number of ticks.
 -- Locks: the rows, SKIP LOCKED.

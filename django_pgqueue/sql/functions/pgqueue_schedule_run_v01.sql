@@ -1,5 +1,4 @@
 -- Runs a schedule now, and leaves its next time as it is. Disabled schedules run, too.
--- Caller: lifecycle.schedule_run.
 -- Returns as pgqueue_enqueue does; or the refusal PGQ09, schedule not found. The tick is now.
 -- Locks: as pgqueue_enqueue.
 CREATE FUNCTION pgqueue_schedule_run(

@@ -1,6 +1,5 @@
 -- Sets aside messages that stand behind those whose shared limit is full, in the same channel: each of them would be
 -- set aside at its turn, one by one. So a backlog of a hundred thousand leaves the line in a few hundred calls.
--- Caller: pgqueue_take_places.
 -- p_aside: the messages that were set aside, with their limits. Those follow that have the same limit of their own, or
 -- the same handler if the limit is the handler's; only without an order key, and those that cost no less; none of an
 -- ordered channel, where they wait behind. A call looks at 500 messages for each channel and handler. p_full: limits

@@ -1,6 +1,5 @@
 -- Returns the outcome of messages that these very leases have settled before: a connection that breaks at the commit
 -- leaves that unknown.
--- Caller: pgqueue_complete_many, pgqueue_dead_letter, pgqueue_defer, pgqueue_retry.
 -- The callers ask for messages that they did not find, with p_skip_lost. p_done: messages to leave out.
 -- Returns completed | cancelled (archive), dead_lettered, or retried (it was given back, and is live).
 -- Locks: none.

@@ -1,5 +1,4 @@
 -- Returns how many messages one channel of a queue may have leased under max_share; NULL without that limit.
--- Caller: pgqueue_explain_queue, pgqueue_queue_allowance, pgqueue_queue_is_open.
 -- The slots of a queue are the concurrency of its live workers together, and at most its max_concurrency. A worker of
 -- several queues counts for each of them. Without a live worker and without a max_concurrency, the slots are unknown
 -- and there is no limit. One message is always allowed.

@@ -1,5 +1,4 @@
 -- Sums the weights by which the leases of a queue are shared.
--- Caller: pgqueue_explain_queue, pgqueue_take_by_share.
 -- p_holders: the channels that hold leases, once for each lease; p_lane_seq, p_fresh_seq: where the line begins.
 -- Returns waiting: of the first 100 lanes of the line, and of 100 arrivals; total: of these and of the holders, each
 --   channel once.

@@ -1,11 +1,10 @@
 -- Corrects what a leased message costs, when its handler knows it better than the enqueuer did. The rates of its
 -- channel, its queue and its shared limits are charged for the difference, or get it back, with the next lease;
 -- max_cost counts the new cost at once.
--- Caller: lifecycle.spend.
 -- p_cost: the whole cost of this delivery. The message keeps it for its next one.
 -- Returns the cost that was known before. A lost lease raises PGQ02.
 -- Locks: the message (lock order, step 2).
--- Errors: PGQ02, PGQ07 p_cost is less than 1.
+-- Errors: PGQ02, PGQ07 p_cost is less than 1, or more than a rate allows (pgqueue_cost_problem).
 CREATE FUNCTION pgqueue_spend(p_id bigint, p_token uuid, p_cost integer)
 RETURNS integer
 LANGUAGE plpgsql
@@ -17,6 +16,7 @@ AS $$
 DECLARE
     v_message pgqueue_message;
     v_more integer;
+    v_problem text;
 BEGIN
     IF coalesce(p_cost, 0) < 1 THEN
         RAISE EXCEPTION 'the cost of a message is 1 or more, not %', coalesce(p_cost::text, 'NULL')
@@ -29,6 +29,11 @@ BEGIN
         PERFORM pgqueue_lease_lost(ARRAY[p_id], '{}');
     END IF;
     v_more := p_cost - coalesce(v_message.cost, 1);
+    v_problem := CASE WHEN v_more > 0
+        THEN pgqueue_cost_problem(p_cost, v_message.channel_id, v_message.handler, v_message.limits) END;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'invalid message: %', v_problem USING ERRCODE = 'PGQ07';
+    END IF;
     IF v_more <> 0 THEN
         UPDATE pgqueue_message AS m SET cost = p_cost WHERE m.id = p_id;
         INSERT INTO pgqueue_spent (limit_id, cost)

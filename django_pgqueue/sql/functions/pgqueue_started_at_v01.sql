@@ -1,5 +1,4 @@
 -- Returns when a handler started that has run for p_seconds: not before its lease, and not after p_now.
--- Caller: pgqueue_archive, pgqueue_complete, pgqueue_complete_many, pgqueue_dead_letter, pgqueue_retry.
 -- The worker measures p_seconds by its monotonic clock, so its other clock need not agree with the database's. NULL or
 -- a negative number: unknown, and so is the start. The function is STABLE, so that it becomes a part of the statement.
 -- Locks: none.

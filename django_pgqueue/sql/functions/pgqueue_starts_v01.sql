@@ -1,6 +1,5 @@
 -- Returns where the messages of channels begin that stand in the line or have arrivals, in the order of the line: the
 -- lowest floor of each.
--- Caller: pgqueue_find_matching, pgqueue_sweep, pgqueue_take_shared.
 -- Rows that other transactions hold at this moment are read as they were before: no ready message of a channel is
 -- before its lowest floor. p_lane_seq, p_fresh_seq: where the line begins; p_most: lanes of each kind at most; the
 -- first 200 arrivals. The function is STABLE, so that it becomes a part of the statement.

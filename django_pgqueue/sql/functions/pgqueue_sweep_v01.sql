@@ -1,6 +1,5 @@
 -- Gives back the messages of dead workers: expired leases go through the retry policy, or become dead letters with the
 -- reason poison. Ends the pauses whose time has come, and removes released channels that have drained.
--- Caller: lifecycle.sweep.
 -- The maintenance of a worker runs it each few seconds; cron may, through manage.py sweepqueue or pg_cron. It takes at
 -- most p_limit leases a call. Dequeues do a little of it by themselves (pgqueue_bring_back). p_waiting: warn when a
 -- message has been ready for longer than this. It writes its findings to the server log, and also ticks.
@@ -27,9 +26,10 @@ DECLARE
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
-    -- The tick comes first, while this transaction has no xid yet: only then can the floors move.
-    promoted := pgqueue_tick(p_limit);
+    -- The tick comes early, while this transaction has no xid yet, unless a pause has ended: only then can the floors
+    -- move.
     resumed := pgqueue_resume_due();
+    promoted := pgqueue_tick(p_limit);
     SELECT r.retried, r.poisoned, r.cancelled INTO retried, poisoned, cancelled FROM pgqueue_reclaim(p_limit) AS r;
     not_picked_up := 0;
 

@@ -1,6 +1,5 @@
 -- Takes the places of messages that all have one and the same shared limit and no breaker, if the limit has room for
 -- all of them.
--- Caller: pgqueue_lease.
 -- p_ids: locked by the caller; p_now: its reading of the clock. The settings of the callers pin the plan.
 -- Returns false when nothing was written, and pgqueue_lease_within must decide, message by message.
 -- Locks: as pgqueue_enter_limit.

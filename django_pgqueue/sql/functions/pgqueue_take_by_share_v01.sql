@@ -1,6 +1,5 @@
 -- Takes messages of a queue for the channels that hold less than their share of its leases, in the order of the line;
 -- what these leave goes to the others.
--- Caller: pgqueue_take_guarded.
 -- The caller holds the gate of the queue. p_holders: the channel of each live lease. p_fair: the share of a channel is
 -- its part, by weight, of all leases after this call; the weights are those of the channels that hold leases or stand
 -- among the first 100 lanes. Without it the share is not looked at. p_most: what one channel may hold in any case.
@@ -32,7 +31,6 @@ DECLARE
     v_weights record;
     v_cap integer;
     v_full bigint[];
-    v_once bigint[] := '{}';
     v_seen bigint[] := '{}';
     v_fresh boolean;
     v_from bigint;
@@ -59,13 +57,12 @@ BEGIN
         contended := contended OR v_pass = 2 AND p_fair AND cardinality(ids) < p_limit AND cardinality(v_seen) < 900
             AND pgqueue_line_is_held(p_queue, v_line.lane_seq, v_line.fresh_seq, v_seen);
         EXIT WHEN contended AND p_fair AND v_pass = 2;
-        v_full := v_once;
+        v_full := '{}';
         v_fresh := true;
         v_from := v_line.fresh_seq;
         FOR v_round IN 1..1000 LOOP
             EXIT WHEN cardinality(ids) = p_limit OR wanted IS NOT NULL;
-            SELECT l.ctid AS place, l.seq, l.channel_id, l.served, c.weight, pgqueue_is_limited(c) AS limited
-            INTO v_lane
+            SELECT l.ctid AS place, l.seq, l.channel_id, c.weight INTO v_lane
             FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
             WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= v_from
                 AND l.channel_id <> ALL (v_full)
@@ -86,18 +83,16 @@ BEGIN
                 CONTINUE;
             END IF;
             v_turn := pgqueue_take_turn(
-                p_queue, NULL, v_fresh, NULL, -1, least(v_cap, p_limit - cardinality(ids), greatest(
-                    v_lane.weight - v_lane.served, ceil(p_limit * v_lane.weight / v_weights.waiting::double precision)
-                ))::integer, 0, taken_at, NULL, ids, v_lane.place, p_tokens - cost, p_burst);
+                p_queue, NULL, v_fresh, NULL, -1, v_line.lane_seq, least(v_cap, p_limit - cardinality(ids)),
+                p_limit / v_weights.waiting::double precision, taken_at, NULL, ids, v_lane.place, p_tokens - cost,
+                p_burst);
             ids := ids || v_turn.ids;
             cost := cost + coalesce(v_turn.cost, 0);
             wanted := v_turn.wanted;
             contended := contended OR v_turn.contended;
             v_holders := v_holders || array_fill(v_lane.channel_id, ARRAY[cardinality(v_turn.ids)]);
             v_from := v_lane.seq + 1;
-            -- The leases of this call are not counted yet: a channel with a limit has one turn.
-            v_once := CASE WHEN v_lane.limited THEN v_once || v_lane.channel_id ELSE v_once END;
-            IF v_lane.limited OR v_turn.ids = '{}' THEN
+            IF v_turn.ids = '{}' THEN
                 v_full := v_full || v_lane.channel_id;
             END IF;
         END LOOP;

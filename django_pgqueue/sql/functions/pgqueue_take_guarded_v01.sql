@@ -1,6 +1,5 @@
 -- Takes messages of a queue that is paused, has limits, or serves by share: asks what the queue allows, takes that
 -- much, and lists the messages at the gate of the queue.
--- Caller: pgqueue_dequeue_many, pgqueue_take.
 -- The parameters and results are those of pgqueue_take; ids is NULL while another transaction holds the
 -- gate. With p_channel_id the share of the channel does not matter, only max_share: no other channel could have the
 -- message.

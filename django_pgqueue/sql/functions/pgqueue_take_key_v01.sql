@@ -1,5 +1,4 @@
 -- Decides whether it is the turn of one message among those of its order key: the short way of pgqueue_take_keyed.
--- Caller: pgqueue_dequeue.
 -- p_id: locked by the caller, of a channel that is not ordered; p_channel_id, p_key: its channel and its order key.
 -- Returns the id; NULL when the message was set aside, or another transaction has locked the key.
 -- Locks: as pgqueue_take_keyed.

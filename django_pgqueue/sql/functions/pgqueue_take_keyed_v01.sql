@@ -1,6 +1,5 @@
 -- Returns those of the messages whose turn it is among the messages of their order key. Sets the others aside: they
 -- wait, and block no other, until the message before them is settled (pgqueue_release_keys).
--- Caller: pgqueue_fill_turn, pgqueue_take_key, pgqueue_take_shared, pgqueue_take_turn.
 -- p_ids: locked by the caller, in the order of service, of channels that are not ordered; messages without an order key
 -- pass. Two dequeues may find two first messages of one key, when one was committed between their looks. So each takes
 -- a lock of the key before it looks, and passes over messages whose key another transaction has locked, a dequeue or a

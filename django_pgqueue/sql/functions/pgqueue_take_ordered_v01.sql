@@ -1,6 +1,5 @@
 -- Takes the message of an ordered channel whose turn it is: the one that was taken last, if it is ready again after a
 -- failure, a deferral, or a wait for a shared limit; else the first one that is ready.
--- Caller: pgqueue_take_turn.
 -- The caller holds the channel's lane, and pgqueue_allowance has seen that no message is leased, and that the one taken
 -- last holds the channel no longer. p_current_id: the message that was taken last; p_rank, p_at, p_key: no ready
 -- message sorts before this key, except those whose arrivals are not folded yet; p_among: take it only if it is one of

@@ -1,5 +1,4 @@
 -- Takes the place of one message that has one shared limit and no breaker, if the limit has room.
--- Caller: pgqueue_lease_one.
 -- The parameters are those of pgqueue_lease_one.
 -- Returns false when nothing was written, and pgqueue_lease_within must decide.
 -- Locks: as pgqueue_enter_limit.

@@ -1,6 +1,5 @@
 -- Writes what pgqueue_lease_within has decided: the places that messages take, what the limits have left, which
 -- messages are set aside, and which one tries while its breaker is open.
--- Caller: pgqueue_lease_within.
 -- p_rooms: the limits that it holds; p_places: one for each message and limit; p_aside: one for each message that is
 -- not leased, with the limit that it waits for, or NULL: it stays ready; p_now: its reading of the clock.
 -- A message of an ordered channel goes on holding the channel: its lane stays parked, because the message has its only

@@ -1,7 +1,6 @@
 -- Takes messages of unlimited channels whose lanes or arrivals other transactions hold, so that one hot channel is
 -- served by all workers at once, and a dequeue in an open transaction hides nothing. Each channel gives its share
 -- first, then those that have more.
--- Caller: pgqueue_dequeue_held, pgqueue_take.
 -- The caller's own lanes did not fill the limit. p_lane_seq, p_fresh_seq: where the line began; p_channel_id, p_among:
 -- as in pgqueue_take. A lane that is held keeps its place, so the order of the line would serve the first one until it
 -- is empty: hence the channels come in a random order, and one call in four begins at a random place of the line. If it

@@ -1,12 +1,11 @@
 -- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
 -- and moves the lane on.
--- Caller: pgqueue_dequeue, pgqueue_dequeue_guarded, pgqueue_take, pgqueue_take_by_share.
 -- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
--- lanes; p_tail: behind this place only lanes without limits, because the others have had their turn in this call, and
--- their messages are not leased yet; p_limit: how many it may take; p_share: a lane's part of the call for a weight of
--- 1; p_channel_id, p_among: as in pgqueue_take; p_taken: the messages that this call has taken, and
--- would find again at a second turn, because the floor may stay behind them;
--- p_tokens, p_burst: what the rate of the queue has left, and its burst, NULL without one.
+-- lanes; p_tail: behind this place a lane has its second turn in this call; p_line: where the line begins; p_limit: how
+-- many it may take; what this cuts from the turn, the next call takes first; p_share: a lane's part of the call for a
+-- weight of 1, if it begins a round (pgqueue_round); p_channel_id, p_among: as in pgqueue_take; p_taken: the messages
+-- that this call has taken, which a second turn would find again, because the floor may stay behind them, and which are
+-- not leased yet; p_tokens, p_burst: what the rate of the queue has left, and its burst, NULL without one.
 -- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
 --   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
 --   not be counted: no message is taken; cost: of the messages; wanted: the tokens of the queue that the next one waits
@@ -18,6 +17,7 @@ CREATE FUNCTION pgqueue_take_turn(
     p_fresh boolean,
     p_from bigint,
     p_tail bigint,
+    p_line bigint,
     p_limit integer,
     p_share double precision,
     p_now timestamptz,
@@ -38,38 +38,37 @@ DECLARE
     v_lane record;
     v_may record;
     v_count integer;
+    v_turn integer;
     v_done boolean;
     v_keyed boolean;
     v_priced boolean := true;
 BEGIN
     ids := '{}';
     IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
-            least(p_limit, greatest(c.weight - l.served, ceil(p_share * c.weight), 1))::integer AS quota INTO v_lane
-        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+        SELECT l.ctid INTO p_place FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
-            AND (l.seq <= p_tail IS NOT FALSE OR NOT pgqueue_is_limited(c))
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
     ELSE
         p_place := coalesce(p_place, (pgqueue_lock_lane(p_channel_id)).place);
-        SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
-            p_limit AS quota INTO v_lane
-        FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.ctid = p_place AND l.parked_until IS NULL;
     END IF;
+    SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
+        p_limit AS quota, r.round AS present INTO v_lane
+    FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id CROSS JOIN LATERAL pgqueue_round(
+        p_queue, p_line, l.fresh, l.round, l.served, greatest(ceil(p_share), 1)::integer) AS r
+    WHERE l.ctid = p_place AND l.parked_until IS NULL;
     seq := v_lane.seq;
     contended := p_place IS NULL AND p_channel_id IS NOT NULL;
+    p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
+    v_turn := least((v_lane.present & 1048575) * v_lane.weight, 2147483647);
+    v_lane.quota := least(p_limit, CASE WHEN p_channel_id IS NULL THEN greatest(v_turn - v_lane.served, 1) END);
     IF v_lane.limited THEN
         SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at,
-            v_lane.debt, v_lane.lease_floor, v_lane.current_id) AS a;
+            v_lane.debt, v_lane.lease_floor, v_lane.current_id, p_taken) AS a;
         contended := NOT FOUND;
         v_lane.quota := v_may.messages;
     END IF;
-    IF seq IS NULL OR contended THEN
-        RETURN;
-    END IF;
-    p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
+    IF seq IS NULL OR contended THEN RETURN; END IF;
     IF v_lane.ordered AND v_lane.quota > 0 THEN
         SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(p_queue, v_lane.channel_id,
             v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
@@ -87,7 +86,7 @@ BEGIN
     cost := cardinality(ids);
     IF v_lane.limited AND (v_priced OR cost > p_tokens) THEN
         SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted FROM pgqueue_pay(ids,
-            v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst, v_lane.weight - v_lane.served) AS p;
+            v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst, v_turn - v_lane.served) AS p;
     END IF;
     v_count := cardinality(ids);
     v_lane.ahead := v_lane.ahead - v_count;
@@ -105,13 +104,14 @@ BEGIN
         v_lane.parked_until := coalesce(v_lane.parked_until, CASE WHEN v_may.room <= v_count THEN v_may.look_at END,
             CASE WHEN v_lane.next_at - v_may.slack > p_now THEN v_lane.next_at - v_may.slack END);
     END IF;
-    v_done := v_count = 0 AND wanted IS NULL OR v_lane.served + v_count >= v_lane.weight
+    v_done := v_count = 0 AND wanted IS NULL OR v_lane.served + v_count >= v_turn
         OR v_lane.parked_until IS NOT NULL;
     UPDATE pgqueue_lane AS l
     SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, fresh = l.fresh AND NOT v_done,
         served = CASE WHEN v_done THEN 0 ELSE l.served + v_count END, ahead = v_lane.ahead, debt = v_lane.debt,
-        current_id = v_lane.current_id, next_at = v_lane.next_at, parked_until = v_lane.parked_until, lease_floor =
-        v_lane.lease_floor, floor_rank = v_lane.floor_rank, floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
+        round = v_lane.present, current_id = v_lane.current_id, next_at = v_lane.next_at,
+        parked_until = v_lane.parked_until, lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
+        floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
     WHERE l.ctid = v_lane.place;
 END;
 $$;

@@ -1,7 +1,5 @@
 -- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
 -- weight, within limits.
--- Caller: pgqueue_dequeue_guarded, pgqueue_dequeue_many, pgqueue_dequeue_matching, pgqueue_stream_claim,
---   pgqueue_take_guarded.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
 -- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded); p_tokens, p_burst: what
 -- its rate has left, and its burst, NULL without one.
@@ -38,7 +36,7 @@ BEGIN
     taken_at := clock_timestamp();
     contended := false;
     cost := 0;
-    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded INTO v_line
+    SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.due INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
     IF v_line.guarded AND NOT p_passed THEN
         SELECT g.ids, g.taken_at, g.contended INTO ids, taken_at, contended
@@ -49,12 +47,12 @@ BEGIN
     IF v_line.urgent THEN
         contended := pgqueue_fold(p_queue, false, taken_at);
     END IF;
-    IF v_line.head IS NULL OR p_channel_id IS NOT NULL THEN
+    IF v_line.head IS NULL OR p_channel_id IS NOT NULL OR v_line.due THEN
         contended := pgqueue_fold(p_queue, true, taken_at) OR contended;
     END IF;
     -- A lane that comes into the line from now on stands behind its head: no scan walks the dead entries before it
     -- again.
-    v_fresh := v_fresh OR v_line.head IS NULL;
+    v_fresh := v_fresh OR v_line.head IS NULL OR v_line.due;
     v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
     v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
     IF p_limit > 1 AND p_channel_id IS NULL THEN
@@ -64,8 +62,8 @@ BEGIN
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
         v_turn := pgqueue_take_turn(
-            p_queue, p_channel_id, v_fresh, v_from, v_tail, p_limit - cardinality(ids), v_share, taken_at, p_among, ids,
-            NULL, p_tokens - cost, p_burst);
+            p_queue, p_channel_id, v_fresh, v_from, v_tail, v_line.lane_seq, p_limit - cardinality(ids), v_share,
+            taken_at, p_among, ids, NULL, p_tokens - cost, p_burst);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         cost := cost + coalesce(v_turn.cost, 0);

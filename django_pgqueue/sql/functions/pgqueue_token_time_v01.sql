@@ -1,7 +1,4 @@
 -- Computes how far a number of tokens moves the time of a token bucket whose interval is p_step.
--- Caller: pgqueue_bucket_time, pgqueue_charge_lane, pgqueue_explain_limits, pgqueue_explain_room,
---   pgqueue_gate_time, pgqueue_list_leases, pgqueue_next_due, pgqueue_pay, pgqueue_queue_allowance,
---   pgqueue_take_turn.
 -- A cost may be two thousand million: it moves the time by 1,000 years at most, so that no time is out of range.
 -- The function is IMMUTABLE, so that it becomes a part of the expression.
 -- Locks: none.

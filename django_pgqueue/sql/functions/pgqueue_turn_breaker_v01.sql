@@ -1,5 +1,4 @@
 -- Writes down that a breaker has opened or closed, when its outcomes say so.
--- Caller: pgqueue_hold_limit, pgqueue_record_outcomes.
 -- The caller has locked p_breaker, so one transaction alone writes each change.
 -- Returns the row as it is then.
 -- Locks: none beyond the row that the caller holds.

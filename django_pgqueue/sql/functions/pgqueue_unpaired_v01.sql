@@ -1,7 +1,5 @@
 -- Returns the error of arrays that have to pair up, when one has another length than the first; NULL when all have the
 -- same length, or are NULL themselves.
--- Caller: pgqueue_complete, pgqueue_dead_letter, pgqueue_defer, pgqueue_enqueue_many, pgqueue_heartbeat,
---   pgqueue_redrive, pgqueue_retry.
 -- p_length: the number of elements of the array p_first; p_names, p_lengths: of the others.
 -- Locks: none.
 CREATE FUNCTION pgqueue_unpaired(p_first text, p_length integer, p_names text[], p_lengths integer[])

@@ -1,6 +1,5 @@
 -- Lets the ordered channels of these messages have a turn again: the messages held them while they waited for a shared
 -- limit.
--- Caller: pgqueue_limit_set, pgqueue_promote_waiting.
 -- The caller has made the messages ready, in the same transaction.
 -- Locks: none (append only).
 CREATE FUNCTION pgqueue_unpark_ordered(p_ids bigint[])

@@ -1,6 +1,5 @@
 -- Returns the first rule that a message breaks, in words; NULL when it breaks none. Each way to enqueue asks it, so all
 -- have the same rules.
--- Caller: pgqueue_any_invalid, pgqueue_enqueue, pgqueue_message_arrived, pgqueue_redrive, pgqueue_withhold.
 -- pgqueue_message_arrived asks for any other INSERT. The function is STABLE, so that it becomes a part of the
 -- statement: a CHECK constraint would be parsed anew with each INSERT and each UPDATE of a lease. Sizes are those of
 -- PostgreSQL's own format, which it knows without reading the value.

@@ -1,6 +1,5 @@
 -- Announces that a worker will sleep until a message arrives on one of these queues, at most for p_for; an empty
 -- interval announces that it is awake.
--- Caller: lifecycle.wait.
 -- A worker calls it in a transaction of its own, before it looks at the queues for the last time, and when it has woken
 -- up.
 -- Locks: the worker's own rows.

@@ -1,6 +1,5 @@
 -- Lists channels whose messages wait for a shared limit, p_most at most: those behind the channel p_from, then the
 -- others, in the order of their turns.
--- Caller: pgqueue_may_promote, pgqueue_promote_waiting, pgqueue_wake_waiting.
 -- A million messages of a channel may wait: each channel is one step of the index.
 -- Locks: none.
 CREATE FUNCTION pgqueue_waiting_channels(p_limit_id bigint, p_from bigint, p_most integer)

@@ -1,5 +1,4 @@
 -- Returns the message that holds an ordered channel because it waits for a shared limit; NULL: none does.
--- Caller: pgqueue_find_unreachable, pgqueue_lock_waiting, pgqueue_promised.
 -- Locks: none.
 CREATE FUNCTION pgqueue_waiting_holder(p_channel_id bigint)
 RETURNS bigint

@@ -1,6 +1,4 @@
 -- Lists shared limits that messages wait for, in the order of their ids from p_from on, p_most at most.
--- Caller: pgqueue_explain_waiting, pgqueue_may_promote, pgqueue_next_due, pgqueue_promote_waiting,
---   pgqueue_wake_waiting.
 -- A million messages may wait for one limit: each limit is one step of the index.
 -- Locks: none.
 CREATE FUNCTION pgqueue_waiting_limits(p_from bigint, p_most integer)

@@ -1,5 +1,4 @@
 -- Returns the channels that have ready messages: since when the oldest of them has been due, and which one comes next.
--- Caller: pgqueue_find_unreachable, pgqueue_health, pgqueue_queue_limits; doctor.waiting.
 -- It looks at one message of each priority of a channel, and at p_most of those at most, in the order of channel ids;
 -- complete: there were not more.
 -- Locks: none.

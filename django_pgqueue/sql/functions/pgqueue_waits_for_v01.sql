@@ -1,7 +1,6 @@
 -- Returns the shared limit that a message waits for before it is ready, its first one; NULL: it has none, or its
 -- channel is ordered. A message of an ordered channel keeps its place, and waits for a full limit when its turn has
 -- come.
--- Caller: pgqueue_enqueue, pgqueue_enqueue_many, pgqueue_promote, pgqueue_redrive, pgqueue_release_keys.
 -- Locks: none.
 CREATE FUNCTION pgqueue_waits_for(p_channel_id bigint, p_limits bigint[])
 RETURNS bigint

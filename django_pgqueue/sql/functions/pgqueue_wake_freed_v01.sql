@@ -1,5 +1,4 @@
 -- Wakes workers, because messages have left a limit: their place is free, or the tokens that one of them waited for.
--- Caller: pgqueue_complete, pgqueue_record_departures.
 -- p_channel_ids: the channels of the messages. The settings of the callers pin the plans.
 -- Locks: none.
 CREATE FUNCTION pgqueue_wake_freed(p_channel_ids bigint[])

@@ -1,7 +1,5 @@
 -- Notifies the workers of a queue, if one of them sleeps. A worker that falls asleep later looks at the queue once more
 -- first.
--- Caller: pgqueue_announce, pgqueue_arrive, pgqueue_channel_changed, pgqueue_message_arrived, pgqueue_queue_changed,
---   pgqueue_queue_resume, pgqueue_wake_freed, pgqueue_wake_waiting.
 -- Locks: none; NOTIFY serialises commits, hence the condition.
 CREATE FUNCTION pgqueue_wake(p_queue text)
 RETURNS void

@@ -1,6 +1,5 @@
 -- Notifies the workers of queues whose messages wait for shared limits, because a limit may have room. It looks at 100
 -- limits, and at about 16 channels that wait for them: those whose turn is next. A settlement frees one place.
--- Caller: pgqueue_limit_changed, pgqueue_record_outcomes, pgqueue_release_keys, pgqueue_wake_freed.
 -- Locks: as pgqueue_wake.
 CREATE FUNCTION pgqueue_wake_waiting()
 RETURNS void

@@ -1,5 +1,4 @@
 -- Returns the id of the breaker that a message must ask before it is leased; NULL while it is closed.
--- Caller: pgqueue_lease_within, pgqueue_record_outcomes.
 -- A closed breaker is read without a lock, so its dequeues do not wait for each other. A breaker by channel gets its
 -- row when it opens for the first time. If another transaction holds the handler's row, the message waits for that.
 -- p_id: the row of the handler's breaker.

@@ -1,5 +1,4 @@
 -- Returns the answer of a bulk enqueue that writes nothing, because some of its messages are refused.
--- Caller: pgqueue_enqueue_many.
 -- p_refusals: as in pgqueue_enqueue_look.
 -- Returns one row for each message, in the order of place: its refusal, or the outcome withheld.
 -- Locks: none.
@@ -14,7 +13,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(pgqueue_validate(
         u.handler, u.payload, u.body, u.headers, u.priority, u.dequeue_at, u.delay, u.max_attempts, u.backoff,
         u.backoff_factor, u.backoff_longest, u.dedupe_key),
-        pgqueue_metering_problem(u.limits, u.cost, u.order_key)) AS problem
+        pgqueue_metering_problem(u.limits, u.cost, u.order_key, u.queue, u.channel, u.handler)) AS problem
 ) AS v
 CROSS JOIN LATERAL (
     SELECT CASE

@@ -53,6 +53,8 @@ CREATE TABLE pgqueue_unarchived (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 -- The index is of the kind of the archive's: rows that were deleted and cannot be vacuumed yet are not read again.
 CREATE INDEX pgqueue_unarchived_at ON pgqueue_unarchived USING brin (settled_at) WITH (pages_per_range = 32);
+-- It has no key: see the end of runtime_v01.sql.
+ALTER TABLE pgqueue_unarchived REPLICA IDENTITY FULL;
 
 -- The table counts messages that were settled without an archive. It is not pgqueue_tally, because a measurement and a
 -- prune would wait for each other.

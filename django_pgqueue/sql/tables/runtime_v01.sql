@@ -87,7 +87,9 @@ CREATE TYPE pgqueue_delivery AS (
 -- fresh        it has come back after its last place had passed: it is served before the other lanes, for one turn
 -- parked_until set: out of the line until then ('infinity': until an event of the channel)
 -- floor_*      no ready message of the channel sorts before this key; infinite: it has none
--- served       messages taken in the present turn (a channel of weight w takes w messages a turn)
+-- served       messages taken in the present turn
+-- round        of the present turn, or of the last one while served is 0: its number x 2^20 + how often the weight of a
+--              channel makes its turn (pgqueue_round)
 -- ahead        how many messages the last look saw at or behind the floor, less those taken since: until then no
 --              dequeue looks again
 -- next_at      token bucket of release_interval: the theoretical arrival time of the next message (GCRA)
@@ -107,6 +109,7 @@ CREATE TABLE pgqueue_lane (
     floor_at timestamptz NOT NULL DEFAULT 'infinity',
     floor_id bigint NOT NULL DEFAULT 0,
     served integer NOT NULL DEFAULT 0,
+    round bigint NOT NULL DEFAULT 0,
     ahead integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT '-infinity',
     lease_floor timestamptz NOT NULL DEFAULT '-infinity',
@@ -403,3 +406,17 @@ CREATE TABLE pgqueue_tally (
     messages bigint NOT NULL,
     PRIMARY KEY (queue, channel)
 );
+
+-- A table without a key publishes whole rows, or a publication of all tables (FOR ALL TABLES) would make PostgreSQL
+-- refuse each UPDATE and DELETE of it. It costs nothing unless wal_level is logical.
+ALTER TABLE pgqueue_lane REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_arrival REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_gate REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_gate_side REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_departure REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_place REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_spent REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_breaker_outcome REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_breaker_change REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_order_note REPLICA IDENTITY FULL;
+ALTER TABLE pgqueue_waiter REPLICA IDENTITY FULL;

@@ -57,6 +57,11 @@ class Execution:
     seconds: float = 0.0
 
     @property
+    def is_given_back(self) -> bool:
+        """Return whether the message goes back to the queue and was not started."""
+        return isinstance(self.outcome, Defer) and not self.seconds
+
+    @property
     def is_handler_error(self) -> bool:
         """Return whether the error is the queue's own HandlerError, and not one of the project of a similar name."""
         return self.error is not None and self.error.get("type") == HANDLER_ERROR
@@ -235,6 +240,16 @@ def failed_execution(
     if isinstance(error, HandlerTimeout):
         reason = "timed_out"
     return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
+
+
+def failed_executions(executions: list[Execution], error: BaseException) -> list[Execution]:
+    """Return the executions as failures by ``error``; those that have failed already keep their own."""
+    return [
+        execution
+        if isinstance(execution.outcome, Retry)
+        else failed_execution(execution.delivery, error, seconds=execution.seconds)
+        for execution in executions
+    ]
 
 
 def stuck_execution(delivery: Delivery, seconds: float) -> Execution:

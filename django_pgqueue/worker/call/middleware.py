@@ -64,10 +64,10 @@ class Middleware:
     def _seen(self, delivery: Delivery) -> str:
         """Return the parts of a delivery that the middleware can see, as text that can be compared.
 
-        The context of the channel counts by itself, too: a middleware that does not trust the headers reads it alone,
-        and must not get that of another tenant because a header makes the two contexts equal.
+        The context of the channel and the headers count each by itself: a middleware may read one of them alone, and
+        must not get that of another tenant because a header makes the two contexts equal.
         """
-        contexts = (delivery.context, delivery.channel_context)
+        contexts = (delivery.channel_context, delivery.headers)
         seen: list[Any] = (
             [delivery.queue, delivery.channel, *contexts]
             if self._reads is None

@@ -23,7 +23,7 @@ from django_pgqueue.worker.fetch.rest import Rest
 from django_pgqueue.worker.fetch.upcoming import Upcoming
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.run.dispatch import Dispatch
+from django_pgqueue.worker.run.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.served import ServedQueues
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -32,6 +32,14 @@ ROLE = "producer"
 DRAIN_INTERVAL_SECONDS = 0.05
 # With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
 ONCE_TRIES = 10
+# While some handlers have no free slot, nothing notifies of messages of the others, and to find them behind the rest
+# costs a walk. So after a look that found none, the next one comes after SELECTIVE_SECONDS; the time doubles up to
+# LONGEST_SELECTIVE_SECONDS.
+SELECTIVE_SECONDS = 0.01
+LONGEST_SELECTIVE_SECONDS = 0.1
+# Where only handlers with a concurrency have no free slot, a look for messages of any handler follows at times, which
+# sets theirs aside: others may stand far behind them.
+ASIDE_SECONDS = 1.0
 
 
 class Producer:
@@ -72,6 +80,8 @@ class Producer:
         self._rest = Rest(options.processes)
         self._contention = Contention(options.using, self._rest.shortest)
         self._turn = 0
+        self._look_at = self._set_aside_at = 0.0
+        self._selective = SELECTIVE_SECONDS
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = Alarm()
@@ -149,16 +159,22 @@ class Producer:
             self._dispatch.tend()
             self._doze(self._poll)
             return 0
-        room = self._dispatch.room()
+        wanted = self._dispatch.wanted(settled=self._served.by_share)
         if self._options.once:
-            room = self._options.batch
+            wanted = Wanted(self._options.batch)
+        if self._outage.holds_up(ROLE):
+            # New messages could not be settled.
+            wanted = Wanted(0)
+        if wanted.messages and wanted.only is not None:
+            return self._look_for(wanted, quiet=quiet)
+        room = wanted.messages
         looked_at = time.monotonic()
         # A notification after a quiet time is mostly for one message, and a dequeue of one takes the short way in the
         # database. If there are more, the next look takes them.
         single = notified and not rested and not self._options.once
-        wanted = min(room, 1) if single else room
-        found = self.look(wanted) if room else 0
-        self._rest.looked(found, wanted, looked_at, single=single)
+        asked = min(room, 1) if single else room
+        found = self.look(asked) if room else 0
+        self._rest.looked(found, asked, looked_at, single=single)
         if room:
             self._notifications.looked(found)
         self._flood.looked(found)
@@ -174,21 +190,44 @@ class Producer:
             self._doze(self._poll)
         return found
 
+    def _look_for(self, wanted: Wanted, *, quiet: bool) -> int:
+        """Dequeue only messages of handlers that have a free slot. Returns how many were dequeued."""
+        now = time.monotonic()
+        if now < self._look_at:
+            self._doze(min(self._poll, self._look_at - now))
+            return 0
+        found = self.look(wanted.messages, wanted.only)
+        if not found and not wanted.strict and now >= self._set_aside_at:
+            self._set_aside_at = now + ASIDE_SECONDS
+            found = self.look(wanted.messages)
+        self._rest.looked(found, wanted.messages, now, single=False)
+        if found:
+            self._selective = SELECTIVE_SECONDS
+        else:
+            self._look_at = now + self._selective
+            self._selective = min(LONGEST_SELECTIVE_SECONDS, 2 * self._selective)
+            if self._options.drain:
+                self._drain(found, quiet=quiet)
+        return found
+
     def _log_paused(self) -> None:
         """Log that the worker is paused or resumed, after a dequeue that was under way has ended."""
         self._paused = self._pause_wanted
         extra = {"event": "worker_paused" if self._paused else "worker_resumed", "worker": self._options.name}
         logger.info("worker %s is %s", self._options.name, "paused" if self._paused else "resumed", extra=extra)
 
-    def look(self, room: int) -> int:
-        """Dequeue up to ``room`` messages, from each queue in turn. Returns how many were dequeued."""
+    def look(self, room: int, only: list[str] | None = None) -> int:
+        """Dequeue up to ``room`` messages, from each queue in turn. Returns how many were dequeued.
+
+        ``only``: the handlers whose messages to take; None: all handlers.
+        """
         self._served.refresh()
         queues = self._served.names
         found = 0
         for step in range(len(queues)):
             queue = queues[(self._turn + step) % len(queues)]
             since = time.monotonic()
-            deliveries = self._dequeue(queue, room - found)
+            deliveries = self._dequeue(queue, room - found, only)
             if deliveries:
                 self._hold(deliveries, since)
                 if time.monotonic() - since < self._lease:
@@ -218,7 +257,7 @@ class Producer:
             return
         if self._flood.may_go_on():
             # An announcement would cost each enqueuer a lock.
-            self._doze(self._flood.rest(self._rest.shortest))
+            self._doze(min(self._flood.rest(self._rest.shortest), self._upcoming.seconds()))
             return
         self._flood.rose = False
         # An enqueue that came before the announcement did not notify this worker.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.link.pipe import Link
 from django_pgqueue.worker.operate.registration import WorkerDescription
 from django_pgqueue.worker.role import Crashed, Role
@@ -54,8 +55,7 @@ class SupervisorInbox:
 class Reports:
     """Send a report to the supervisor every REPORT_SECONDS; a child without reports counts as silent.
 
-    ``describe``: returns the columns of the child's row. ``database_error``: returns the last error of the database
-    while it fails, else an empty text.
+    ``describe``: returns the columns of the child's row. ``outage``: has the database's error while it fails.
     """
 
     def __init__(
@@ -63,17 +63,19 @@ class Reports:
         link: Link,
         *,
         describe: Callable[[], WorkerDescription],
-        database_error: Callable[[], str],
+        outage: Outage,
         crashed: Crashed,
     ) -> None:
         self._link = link
         self._describe = describe
-        self._database_error = database_error
+        self._outage = outage
         self._stopped = threading.Event()
         self._thread = Role("reports", self._run, crashed=crashed)
 
     def start(self) -> None:
-        """Report that the child is ready, and start the thread."""
+        """Send the first report and that the child is ready, and start the thread."""
+        # In this order: the first row of a child that is ready has its handlers.
+        self._report()
         self._link.send("ready")
         self._thread.start()
 
@@ -83,11 +85,12 @@ class Reports:
         self._thread.join(5)
 
     def _run(self) -> None:
-        while True:
-            self._link.send("report", self._describe(), self._database_error())
-            if self._stopped.wait(REPORT_SECONDS):
-                break
-        self._link.send("report", self._describe(), self._database_error())
+        while not self._stopped.wait(REPORT_SECONDS):
+            self._report()
+        self._report()
+
+    def _report(self) -> None:
+        self._link.send("report", self._describe(), self._outage.problem, self._outage.misfit)
 
 
 def end_within(lease: timedelta) -> None:

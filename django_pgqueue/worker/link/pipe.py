@@ -35,7 +35,8 @@ class LeaseList(NamedTuple):
 class Link:
     """Send and receive frames at one end of the connection. A frame is a tuple: a word, and its arguments.
 
-    From the child: ``ready`` · ``report`` description, database error · ``recycle`` reason · ``refused`` reason.
+    From the child: ``ready`` · ``report`` description, database error, misfit · ``recycle`` reason · ``refused``
+    reason.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django_pgqueue import __version__, handlers
+from django_pgqueue import __version__
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.worker.database import Outage, dedicate_connection
@@ -30,7 +30,8 @@ class WorkerDescription:
     """Hold the columns of a worker's row that change.
 
     ``state``: starting, running or stopping. ``supervisor``: its name, or an empty text. ``running``: the answer of
-    :func:`running_as_json`. ``totals``: numbers of messages by event. ``memory_bytes``: None if it is not known.
+    :func:`running_as_json`. ``totals``: numbers of messages by event. ``memory_bytes``, ``handlers``: None if they are
+    not known; ``handlers`` has the names of those that the process has loaded.
     """
 
     name: str
@@ -40,6 +41,7 @@ class WorkerDescription:
     running: list[dict[str, Any]]
     totals: dict[str, int]
     memory_bytes: int | None
+    handlers: list[str] | None
 
 
 def running_as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
@@ -113,7 +115,6 @@ class Registration:
         rows.create(
             name=description.name,
             hostname=socket.gethostname()[:200],
-            handlers=handlers.names(),
             concurrency=self._options.concurrency,
             version=__version__,
             **fields,

@@ -53,8 +53,9 @@ class AsyncRunner:
         )
         self._slots: set[AsyncSlot] = set()
         self._running = 0
+        self._calls = self._ended = 0
         # Counted by another thread than the running ones.
-        self._given_up = 0
+        self._given_up = self._calls_given_up = 0
         self._finished: list[Execution] = []
         self._held_until = 0.0
         self._looks_again = False
@@ -73,15 +74,20 @@ class AsyncRunner:
 
     def room(self) -> int:
         """Return how many messages to dequeue now."""
-        return self._waiting.room(self.running)
+        return self._waiting.room(self._calls - self._calls_given_up)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait to be started."""
+        return len(self._waiting)
 
     def busy(self) -> bool:
         """Return whether messages run or wait here."""
         return bool(self.running or self._waiting)
 
-    def most(self) -> int:
-        """Return how many messages may be put that :meth:`room` did not ask for."""
-        return self._waiting.most(self.running)
+    def free(self) -> int:
+        """Return how many messages there is room for."""
+        return self._waiting.free(self._calls - self._calls_given_up)
 
     def put(self, deliveries: list[Delivery]) -> None:
         """Add messages to the waiting list, and start a slot."""
@@ -147,6 +153,7 @@ class AsyncRunner:
             handler, deliveries = found
             if handler is not None:
                 self._running += len(deliveries)
+                self._calls += 1
                 return handler, deliveries
             self.runtime.put([missing_handler(delivery) for delivery in deliveries])
         return None
@@ -165,6 +172,9 @@ class AsyncRunner:
             self._loop.call_soon(self._flush)
         self._finished += executions
         self._running -= len(executions)
+        self._calls -= 1
+        self._ended += 1
+        self._waiting.sized(handler)
 
     def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery], seconds: float) -> None:
         """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
@@ -178,6 +188,7 @@ class AsyncRunner:
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._given_up += len(deliveries)
+        self._calls_given_up += 1
         self._slots.discard(slot)
         self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
         self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
@@ -223,8 +234,9 @@ class AsyncRunner:
 
     def _flush(self) -> None:
         executions, self._finished = self._finished, []
+        ended, self._ended = self._ended, 0
         self.runtime.put(executions)
-        self._waiting.passed(len(executions), sum(execution.seconds for execution in executions))
+        self._waiting.passed(ended, sum(execution.seconds for execution in executions))
         if self.room():
             self._wake()
         if any(execution.raised for execution in executions):

@@ -8,43 +8,77 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from django.db import Error, connections, transaction
+from django.db import DatabaseError, Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing
+from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing, PgQueueError
+from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.lifecycle.heartbeat import heartbeat
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.call.failure import describe_error
-from django_pgqueue.worker.database import end_transactions, opened_connections
+from django_pgqueue.worker.database import (
+    Outage,
+    end_transactions,
+    has_written,
+    is_misfit,
+    is_open,
+    opened_connections,
+    writes_lost,
+)
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
 from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.settle.unstarted import sleep_and_go_on
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
+ROLE = "atomic"
 REPAIR_TRIES = 5
 
 # Runs the handler once for all of the deliveries, and returns an execution for each.
 Work = Callable[[list[Delivery]], list[Execution]]
 
 
+class SettlementRefused(Exception):
+    """The database lacks a right, a table or a function that the settlement needs. ``batches``: what is to be settled.
+
+    ``error``: the database's.
+    """
+
+    def __init__(self, batches: list[list[Execution]], error: DatabaseError) -> None:
+        super().__init__(str(error))
+        self.batches = batches
+        self.error = error
+
+
 class Atomic:
     """Run atomic handlers for the threads, and settle their messages.
 
-    ``keeper``, ``board``, ``ledger``: get the settlements, as from the completer.
+    ``keeper``, ``board``, ``ledger``: get the settlements, as from the completer. ``outage``: of the worker; without
+    one, a settlement that the database cannot run fails the message.
     """
 
-    def __init__(self, options: WorkerOptions, *, keeper: Keeper, board: Board, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        keeper: Keeper,
+        board: Board,
+        ledger: Ledger,
+        outage: Outage | None = None,
+    ) -> None:
         self._using = options.using
         self._lease = options.lease
         self._keeper = keeper
         self._board = board
         self._ledger = ledger
+        self._outage = outage
 
     def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIR_TRIES) -> list[Execution]:
         """Run the handler for the deliveries in one transaction; if that fails, for each of them in one of its own.
@@ -70,6 +104,11 @@ class Atomic:
             self._keeper.settling(deliveries, now=False)
             refused = Reject("transaction_ended", describe_error(error))
             return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
+        except SettlementRefused as refused:
+            self._keeper.settling(deliveries, now=False)
+            if self._gave_back(deliveries, refused.batches):
+                return []
+            return self._failed(work, deliveries, refused.error, started)
         except Exception as error:
             self._keeper.settling(deliveries, now=False)
             return self._failed(work, deliveries, error, started)
@@ -97,6 +136,10 @@ class Atomic:
                 transaction.set_rollback(True, using=self._using)
                 return executions, None
             own.check()
+            # A transaction on another database, which Django does not know of; Django's own end by themselves.
+            for other in opened_connections():
+                if other.alias != self._using and not other.in_atomic_block and is_open(other) and has_written(other):
+                    raise writes_lost(other.alias)
             self._keeper.settling(deliveries)
             settled: dict[int, str] = {}
             together = settlement_batches(executions)
@@ -104,8 +147,13 @@ class Atomic:
                 # Locks all messages in the order of ids, because the groups would lock them in another order.
                 ordered = sorted(deliveries, key=lambda delivery: delivery.id)
                 heartbeat(ordered, lease=self._lease, using=self._using)
-            for batch in together:
-                settled |= settle_batch(batch, skip_lost=False, using=self._using)
+            try:
+                for batch in together:
+                    settled |= settle_batch(batch, skip_lost=False, using=self._using)
+            except DatabaseError as error:
+                if is_misfit(error):
+                    raise SettlementRefused(together, error) from error
+                raise
             # Mark the hooks as robust: one that raises must not look like a failed commit or keep others from running.
             connection = connections[self._using]
             # The stubs know pairs; since Django 4.2 they are triples.
@@ -140,6 +188,38 @@ class Atomic:
             for delivery in deliveries
             if delivery.id in held
         ]
+
+    def _gave_back(self, deliveries: list[Delivery], batches: list[list[Execution]]) -> bool:
+        """Wait until the database can settle the messages, and give them back: what their handler wrote is rolled back.
+
+        ``batches``: what is to be settled. Returns False without a wait if the database can settle them outside of the
+        handler's transaction, because the handler has changed its role, for example.
+        """
+
+        def try_out() -> None:
+            with suppress(PgQueueError), transaction.atomic(using=self._using):
+                for batch in batches:
+                    settle_batch(batch, skip_lost=True, using=self._using)
+                transaction.set_rollback(True, using=self._using)
+
+        def hand_back() -> None:
+            try_out()
+            give_back(sorted(deliveries, key=lambda delivery: delivery.id), using=self._using)
+
+        if self._outage is None:
+            return False
+        try:
+            try_out()
+            return False
+        except Error as error:
+            if not is_misfit(error):
+                return False
+        # Its handler has ended, so that no deadline applies to it any more.
+        self._board.end(deliveries)
+        self._outage.retry_until_success(ROLE, hand_back, sleep=sleep_and_go_on)
+        self._board.settle(deliveries)
+        self._keeper.release(deliveries)
+        return True
 
     def _repaired(self, repairs: int) -> bool:
         """Create the archive's partition, or wait for a pruner that is creating it. Returns False if that fails.

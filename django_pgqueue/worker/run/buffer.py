@@ -31,6 +31,7 @@ class Buffer:
         self.concurrency = concurrency
         self.running = 0
         self.closed = False
+        self._calls = 0
         self._wake = wake
         self._idle = 0
         self._waiting = WaitingList(concurrency, batch, limits=limits, alike=alike)
@@ -39,16 +40,21 @@ class Buffer:
     def room(self) -> int:
         """Return how many messages to dequeue now."""
         with self._lock:
-            return self._waiting.room(self.running)
+            return self._waiting.room(self._calls)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait to be started."""
+        return len(self._waiting)
 
     def busy(self) -> bool:
         """Return whether messages run or wait here."""
         return bool(self.running or self._waiting)
 
-    def most(self) -> int:
-        """Return how many messages may be put that :meth:`room` did not ask for."""
+    def free(self) -> int:
+        """Return how many messages there is room for."""
         with self._lock:
-            return self._waiting.most(self.running)
+            return self._waiting.free(self._calls)
 
     def put(self, deliveries: Sequence[Delivery]) -> None:
         """Add messages, and wake the threads that wait for one."""
@@ -65,8 +71,9 @@ class Buffer:
                 self._idle -= 1
             _, taken = found
             self.running += len(taken)
+            self._calls += 1
             # A message that is taken still counts, so only the last one makes room.
-            room = 0 if self._waiting else self._waiting.room(self.running)
+            room = 0 if self._waiting else self._waiting.room(self._calls)
         if room:
             self._wake()
         return taken
@@ -76,9 +83,11 @@ class Buffer:
         handler = handlers.find(deliveries[0].handler)
         with self._lock:
             self.running -= len(deliveries)
-            self._waiting.passed(len(deliveries), seconds)
+            self._calls -= 1
+            self._waiting.passed(1, seconds)
+            self._waiting.sized(handler)
             others = handler is not None and self._waiting.call_ended(handler, len(deliveries), seconds)
-            room = self._waiting.room(self.running)
+            room = self._waiting.room(self._calls)
             if others or not self.running:
                 self._changed.notify_all()
         if room:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import NamedTuple
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
@@ -18,26 +19,30 @@ from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.suspects import Suspects
 
-# For this time after an async message, more of them are expected.
-RECENT_SECONDS = 10.0
-# While the threads are busy, async messages may be ready behind sync ones. The dispatch looks for them at first after
-# CAREFUL_SECONDS; the time doubles up to LONGEST_CAREFUL_SECONDS.
-CAREFUL_SECONDS = 0.5
-LONGEST_CAREFUL_SECONDS = 2.0
 # With --once and --drain nothing goes back, so at most this many messages may wait for handlers with a limit.
 MOST_PARKED_MESSAGES = 1000
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
 NOT_STARTED = Defer()
-# Gives a message back for another worker, or for this one when there is room.
-DEFER_ONE_SECOND = Defer(delay=timedelta(seconds=1))
+
+
+class Wanted(NamedTuple):
+    """Say what to dequeue now.
+
+    ``messages``: how many; 0: none. ``only``: the handlers that have a free slot; None: all of them. ``strict``:
+    messages of the others cannot start for certain. If not, they may be asked for when there is nothing else.
+    """
+
+    messages: int
+    only: list[str] | None = None
+    strict: bool = False
 
 
 class Dispatch:
-    """Distribute the producer's messages, and compute for how many there is room.
+    """Distribute the producer's messages, and say which ones can start.
 
-    A dequeue does not know which handlers the messages have. If async messages came lately, it asks for as many as the
-    event loop can hold; if not, for as many as both sides can hold, except for a larger look from time to time.
-    Messages that one side cannot hold go back to the queue for a second.
+    A plain dequeue does not know which handlers the messages have. So it takes what either side can start, whichever
+    handlers they have; and more than that for one side, as long as the last messages were all for this side. While one
+    side is full, only messages of the other one are asked for.
 
     ``limits``: the limits of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or
     ``drain``. ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
@@ -62,12 +67,12 @@ class Dispatch:
         self._keep = keep
         self._board = board
         self._put = put
+        self._held = keeper.__len__
         self._suspects = Suspects(using, held=keeper.__len__, holds=keeper.holds, start=self._start)
-        self._careful = CAREFUL_SECONDS
-        self._careful_until = time.monotonic() + CAREFUL_SECONDS
-        self._async_until = 0.0
-        # The sides that the last messages went to: they may have done all of them when the producer looks again.
-        self._given: list[Buffer | AsyncRunner] = []
+        # The side that all of the last messages went to, and their number.
+        self._run: tuple[Buffer | AsyncRunner, int] = (buffer, 0)
+        # So many of the messages that were asked for can start, whatever their handlers are.
+        self._fits = 1
         # The withdrawals since the present dequeue began, which may bring more of such messages.
         self._withdrawn: list[Callable[[Delivery], bool]] = []
         # A message is either put before a withdrawal, which finds it, or after it.
@@ -78,13 +83,25 @@ class Dispatch:
         """Return the number of messages that run in threads and in the event loop."""
         return self._buffer.running + self._loop.running
 
-    def room(self) -> int:
-        """Return how many messages to dequeue now.
+    def wanted(self, *, settled: bool = False) -> Wanted:
+        """Say what to dequeue now.
+
+        ``settled``: a slot is free only when the outcome of its last message is written; for a queue that shares its
+        leases, which would count for a channel that does not occupy a slot any more.
 
         It is at most half of the board's free places: without a supervisor, a message needs its place only when it
         begins, and those in the buffers need places, too.
         """
-        return 0 if self.tend() else min(self._room(), self._board.free // 2)
+        if self.tend() or self._limits.parked() >= MOST_PARKED_MESSAGES:
+            return Wanted(0)
+        wanted = self._wanted()
+        messages = wanted.messages - (self._ended() if settled else 0)
+        return wanted._replace(messages=max(0, min(messages, self._board.free // 2)))
+
+    def _ended(self) -> int:
+        """Return how many messages have ended, and their outcomes are not written."""
+        unstarted = len(self._suspects) + self._limits.parked() + self._buffer.waiting + self._loop.waiting
+        return max(0, self._held() - unstarted - self.running)
 
     def tend(self) -> bool:
         """Start the next suspect if it may start now. Returns whether no other message may be dequeued.
@@ -95,35 +112,24 @@ class Dispatch:
             self._withdrawn.clear()
             return self._suspects.block()
 
-    def _room(self) -> int:
-        if self._limits.parked() >= MOST_PARKED_MESSAGES:
-            return 0
+    def _wanted(self) -> Wanted:
         kinds = handlers.kinds()
-        if True not in kinds:
-            return self._buffer.room()
-        if False not in kinds:
-            return self._loop.room()
-        sides = (self._buffer, self._loop)
-        if self._keep:
-            return max(side.room() for side in sides) if all(side.most() for side in sides) else 0
-        now = time.monotonic()
-        recent = now < self._async_until
-        if now >= self._careful_until and (recent or self._looks(now)):
-            return max(side.room() for side in sides)
+        full = self._limits.full()
+        only = [name for name in handlers.names() if name not in full] if full else None
+        if len(kinds) < 2:
+            self._fits = (self._loop if True in kinds else self._buffer).room()
+            return Wanted(self._fits, only)
+        threads, loop = self._buffer.free(), self._loop.free()
+        if not threads or not loop:
+            self._fits = max(threads, loop)
+            names = [name for name in only or handlers.names() if handlers.get(name).asynchronous == bool(loop)]
+            return Wanted(self._fits if names else 0, names, strict=True)
         # A side that has nothing to do does not hold back the other one.
-        used = [side for side in sides if side.busy() or side in self._given] if recent else sides
-        return min(side.room() for side in used)
-
-    def _looks(self, now: float) -> bool:
-        """Return whether to look for async messages behind the sync ones, while all slots are busy."""
-        if self._buffer.running < self._buffer.concurrency:
-            return False
-        self._be_careful(now)
-        return True
-
-    def _be_careful(self, now: float) -> None:
-        self._careful_until = now + self._careful
-        self._careful = min(LONGEST_CAREFUL_SECONDS, 2 * self._careful)
+        if not all(side.room() for side in (self._buffer, self._loop) if side.busy()):
+            return Wanted(0)
+        self._fits = min(threads, loop)
+        side, count = self._run
+        return Wanted(max(self._fits, min(side.free(), count)), only)
 
     def put(self, deliveries: list[Delivery]) -> None:
         """Take dequeued messages: start them, or keep those that must run alone."""
@@ -142,27 +148,29 @@ class Dispatch:
         if not deliveries:
             return
         names = asynchronous_names(deliveries)
-        self._given = []
-        if names:
-            self._careful = CAREFUL_SECONDS
-            self._async_until = time.monotonic() + RECENT_SECONDS
-            self._give(self._loop, [delivery for delivery in deliveries if delivery.handler in names])
-        if sync := [delivery for delivery in deliveries if delivery.handler not in names]:
-            self._give(self._buffer, sync)
+        tasks = [delivery for delivery in deliveries if delivery.handler in names]
+        calls = [delivery for delivery in deliveries if delivery.handler not in names]
+        for side, given, others in ((self._loop, tasks, calls), (self._buffer, calls, tasks)):
+            if given:
+                self._give(side, given)
+                if not others:
+                    before, count = self._run
+                    self._run = (side, len(given) + (count if before is side else 0))
+        if tasks and calls:
+            self._run = (self._buffer, 0)
 
     def give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages to the queue that were not started. Their attempt does not count."""
         self._put([Execution(delivery, NOT_STARTED) for delivery in deliveries])
 
     def _give(self, side: Buffer | AsyncRunner, deliveries: list[Delivery]) -> None:
-        self._given.append(side)
-        most = len(deliveries) if self._keep else side.most()
+        # The pace may have slowed down since it was asked; what was asked for then fits.
+        most = len(deliveries) if self._keep else max(1, self._fits, side.free())
         side.put(deliveries[:most])
         if surplus := deliveries[most:]:
-            self._be_careful(time.monotonic())
             for delivery in surplus:
                 self._limits.gone(delivery)
-            self._put([Execution(delivery, DEFER_ONE_SECOND) for delivery in surplus])
+            self.give_back(surplus)
 
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""

@@ -69,6 +69,7 @@ def main(link: Link) -> None:
 
 def serve_delivery(link: Link, delivery: Delivery, middleware: Middleware) -> None:
     """Run one delivery, send its execution, and clean up the connections."""
+    from django_pgqueue.worker.call.executor import failed_executions
     from django_pgqueue.worker.call.thread_run import leave_if_forked
     from django_pgqueue.worker.database import end_transactions, opened_connections, tidy_connections
 
@@ -76,9 +77,10 @@ def serve_delivery(link: Link, delivery: Delivery, middleware: Middleware) -> No
     link.send("begun")
     execution = run_delivery(delivery, middleware)
     leave_if_forked(process)
-    link.send("done", pack_execution(execution))
     used = opened_connections()
-    end_transactions(used, [delivery])
+    if (lost := end_transactions(used, [delivery])) is not None:
+        [execution] = failed_executions([execution], lost)
+    link.send("done", pack_execution(execution))
     tidy_connections(used)
 
 

@@ -32,9 +32,14 @@ class HandlerState:
     seconds: float = 0.0
     parked: deque[Delivery] = field(default_factory=deque)
 
+    def is_full(self, limit: int) -> bool:
+        """Return whether no more messages may stay, of a handler of which ``limit`` may run at once."""
+        soon = LONGEST_WAIT_SECONDS / self.seconds if self.seconds else 0
+        return self.here >= limit * max(2, soon)
+
 
 class HandlerLimits:
-    """Hold at most limit × max(2, 0.2 s / mean duration) messages of a handler; the rest goes back to the queue.
+    """Hold at most limit × max(2, 0.02 s / mean duration) messages of a handler; the rest goes back to the queue.
 
     The dispatch, the buffer and the event loop of a worker share one. ``keep``: nothing goes back. It is safe for
     threads. Handlers without a limit never take the lock.
@@ -67,9 +72,15 @@ class HandlerLimits:
                     self._states[name].postponed = 0
         return stay, back
 
+    def full(self) -> set[str]:
+        """Return the names of the handlers of which no more messages may stay."""
+        if not self._states:
+            return set()
+        here = [(name, state) for name, state in tuple(self._states.items()) if state.here]
+        return {name for name, state in here if (limit := concurrency_of(name)) and state.is_full(limit)}
+
     def _stays(self, state: HandlerState, limit: int) -> bool:
-        soon = LONGEST_WAIT_SECONDS / state.seconds if state.seconds else 0
-        if not self._keep and state.here >= limit * max(2, soon):
+        if not self._keep and state.is_full(limit):
             state.postponed += 1
             return False
         state.here += 1

@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
-# A message must not wait longer than this in memory, because another worker might have started it.
-LONGEST_WAIT_SECONDS = 0.2
+# A message must not wait longer than this in memory: another worker might have started it, its lease counts for the
+# share and the limits of its channel, and it goes back if a breaker opens. It is some times as long as a dequeue.
+LONGEST_WAIT_SECONDS = 0.02
 # Memory holds at most the messages of this many dequeues.
 MOST_DEQUEUES = 4
 OLD_MEAN_SHARE = 0.9
+# So many calls in a row must have been of handlers with a batch before free slots get batches: messages of another
+# handler would wait in memory.
+CALLS_WITH_A_BATCH = 8
 
 
 class HandlerPace:
-    """Compute the size of a waiting list. ``concurrency``: handlers at a time. ``batch``: messages of one dequeue."""
+    """Compute the size of a waiting list. ``concurrency``: calls at a time. ``batch``: messages of one dequeue."""
 
     def __init__(self, concurrency: int, batch: int) -> None:
         self.concurrency = concurrency
         self._batch = batch
         self._seconds: float | None = None
+        self._size = 1
+        self._larger = 0
 
-    def passed(self, count: int, seconds: float) -> None:
-        """Record that ``count`` messages took ``seconds`` in all of one handler's time."""
-        each, before = seconds / count, OLD_MEAN_SHARE ** min(count, 1000)
+    def passed(self, calls: int, seconds: float) -> None:
+        """Record that so many calls took ``seconds`` in all."""
+        each, before = seconds / calls, OLD_MEAN_SHARE ** min(calls, 1000)
         self._seconds = max(1e-6, each if self._seconds is None else before * self._seconds + (1 - before) * each)
 
-    def room(self, waiting: int, running: int) -> int:
+    def sized(self, size: int) -> None:
+        """Record how many messages the last call could have taken: 1, or the batch of its handler."""
+        self._larger = self._larger + 1 if size > self._size else 0
+        if size < self._size or self._larger == CALLS_WITH_A_BATCH:
+            self._size, self._larger = size, 0
+
+    def free(self, waiting: int, calls: int) -> int:
+        """Return how many more messages memory may take, the batch of a dequeue at most.
+
+        ``waiting``: messages in memory. ``calls``: calls that run.
+        """
+        return max(0, min((self.concurrency - calls + self._ahead()) * self._size - waiting, self._batch))
+
+    def room(self, waiting: int, calls: int) -> int:
         """Return how many messages to dequeue now; 0 while enough are here, so that a dequeue takes many.
 
-        ``waiting``, ``running``: messages in memory, and those that run.
+        ``waiting``, ``calls``: as for :meth:`free`.
         """
-        wanted = self._wanted()
-        room = wanted - waiting - running
-        return min(room, self._batch) if room > 0 and (not waiting or room >= wanted // 2) else 0
+        free = self.free(waiting, calls)
+        return free if not waiting or free >= min(self._ahead() * self._size // 2, self._batch) else 0
 
-    def most(self, waiting: int, running: int) -> int:
-        """Return how many more messages memory may take that :meth:`room` did not ask for, such as returned ones.
-
-        It is ``concurrency`` more than ``room`` ever asks for; 0 when memory is full. ``waiting``, ``running``: as for
-        ``room``.
-        """
-        return max(0, self._wanted() + self.concurrency - waiting - running)
-
-    def _wanted(self) -> int:
+    def _ahead(self) -> int:
+        """Return how many calls to lease ahead."""
         if self._seconds is None:
-            return self.concurrency
+            return 0
         ahead = MOST_DEQUEUES * self._batch
         if self._seconds * ahead > self.concurrency * LONGEST_WAIT_SECONDS:
             ahead = int(self.concurrency * LONGEST_WAIT_SECONDS / self._seconds)
-        return self.concurrency + ahead
+        return ahead

@@ -11,9 +11,9 @@ from typing import Any
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import failed_execution, stuck_execution
+from django_pgqueue.worker.call.executor import failed_execution, failed_executions, stuck_execution
 from django_pgqueue.worker.call.thread_run import ThreadRun
-from django_pgqueue.worker.database import OwnConnections, cancel_query, recover, without_query_log
+from django_pgqueue.worker.database import OwnConnections, cancel_query, end_transactions, recover, without_query_log
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.perform import Performer
@@ -133,8 +133,11 @@ class Slot:
                 executions = [failed_execution(delivery, error) for delivery in deliveries]
             if not ticket.take():
                 return
+            used = self._connections.opened()
+            if used and (lost := end_transactions(used, deliveries)) is not None:
+                executions = failed_executions(executions, lost)
             self._runtime.put(executions)
-            if used := self._connections.opened():
+            if used:
                 runtime = self._runtime
                 recover(used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
             self._buffer.finished(deliveries, time.monotonic() - ticket.started_at)

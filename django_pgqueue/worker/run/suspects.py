@@ -51,6 +51,9 @@ class Suspects:
         self._since = 0.0
         self._alone: Delivery | None = None
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def keep(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Keep the suspects among the deliveries back until they may start. Returns the others."""
         last = [delivery.id for delivery in deliveries if delivery.attempt > 1 and delivery.last_attempt]

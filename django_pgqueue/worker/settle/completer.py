@@ -14,7 +14,7 @@ from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.prune import prune
 from django_pgqueue.worker.call.executor import Execution, failed_execution
-from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection
+from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.role import Crashed, Role
@@ -24,12 +24,20 @@ from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "completer"
-# Errors that are retried. PartitionMissing is one, because another pruner may be creating the partition.
-PASSING_ERRORS = (*TRANSIENT, PartitionMissing)
 COLLECT_SECONDS = 0.003
+# For this time after it has written outcomes, the completer expects more of them.
+BUSY_SECONDS = 0.01
 MOST_OUTCOMES = 500
 # After this many failures on a server that answers, the messages of a statement are settled one by one.
 FAILURES_BEFORE_SPLIT = 3
+
+
+def passes(error: Exception) -> bool:
+    """Return whether a settlement that failed by ``error`` is tried again, because the message is not the cause.
+
+    PartitionMissing is such an error, because another pruner may be creating the partition.
+    """
+    return isinstance(error, (*TRANSIENT, PartitionMissing)) or is_misfit(error)
 
 
 class Completer:
@@ -59,6 +67,7 @@ class Completer:
         self._on_settled = on_settled
         self._outcomes: SimpleQueue[list[Execution] | None] = SimpleQueue()
         self._gave_up = threading.Event()
+        self._busy_until = 0.0
         self._thread = Role("completer", self._run, crashed=crashed)
 
     def put(self, executions: list[Execution]) -> None:
@@ -87,12 +96,14 @@ class Completer:
         while running:
             collected, running = self._collect()
             self.run_once(collected)
+            self._busy_until = time.monotonic() + BUSY_SECONDS
 
     def _collect(self) -> tuple[list[Execution], bool]:
         """Wait for executions and collect more for COLLECT_SECONDS. Returns them, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
-        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES:
+        # Outcomes that come seldom do not wait for others: the place of their message under a limit is free sooner.
+        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES and time.monotonic() < self._busy_until:
             # A wait for the next one would wake this thread for each message.
             time.sleep(COLLECT_SECONDS)
         while part is not None:
@@ -138,17 +149,19 @@ class Completer:
                 except PartitionMissing:
                     prune(using=self._using)
                     return settle_batch(batch, skip_lost=True, using=self._using)
-            except PASSING_ERRORS:
+            except Exception as error:
+                if not passes(error):
+                    raise
                 # During the retries the leases must be extended. If the settlement has committed after all, the next
                 # attempt finds the leases lost.
                 self._keeper.settling(deliveries, now=False)
-                failures += connections[self._using].is_usable()
+                failures += not is_misfit(error) and connections[self._using].is_usable()
                 if failures >= FAILURES_BEFORE_SPLIT and len(batch) > 1:
                     return None
                 raise
 
         try:
-            settled = self._outage.retry_until_success(ROLE, write, sleep=self._gave_up.wait, on=PASSING_ERRORS)
+            settled = self._outage.retry_until_success(ROLE, write, sleep=self._gave_up.wait, on=passes)
         except (PgQueueError, DatabaseError) as error:
             self._refused(batch, error)
             return

@@ -54,17 +54,22 @@ class Ledger:
         self._totals: Counter[str] = Counter()
 
     def totals(self) -> dict[str, int]:
-        """Return the numbers of messages by event, since the start of the worker."""
+        """Return the numbers of messages by event, since the start of the worker.
+
+        Those that went back and were not started are ``given_back``, and not ``deferred``.
+        """
         with self._lock:
             return {
                 event: self._totals[event]
-                for event in ("completed", "deferred", "retried", "dead_lettered", "cancelled", "lease_lost")
-            }
+                for event in (
+                    "completed", "deferred", "retried", "dead_lettered", "cancelled", "given_back", "lease_lost"
+                )
+            }  # fmt: skip
 
     def settled(self) -> int:
-        """Return how many messages were settled, with any outcome; lost leases do not count."""
+        """Return how many messages were settled, with any outcome of theirs."""
         with self._lock:
-            return self._totals.total() - self._totals["lease_lost"]
+            return self._totals.total() - self._totals["lease_lost"] - self._totals["given_back"]
 
     def record(self, executions: list[Execution], settled: Mapping[int, str]) -> None:
         """Count, log and signal the executions.
@@ -75,8 +80,10 @@ class Ledger:
             self._record(event, [execution for execution in executions if settled.get(execution.delivery.id) == event])
 
     def _record(self, event: str, executions: list[Execution]) -> None:
+        given_back = sum(execution.is_given_back for execution in executions) if event == "deferred" else 0
         with self._lock:
-            self._totals[event] += len(executions)
+            self._totals[event] += len(executions) - given_back
+            self._totals["given_back"] += given_back
         for execution in executions if logger.isEnabledFor(level_of(event)) else ():
             # A handler that refuses a message on purpose has not failed.
             refused = isinstance(execution.outcome, Reject)

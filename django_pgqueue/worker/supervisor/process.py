@@ -56,6 +56,8 @@ class Child:
         self.relieved = False
         # The database's error in the child, and since when it fails; and when a message was last seen running.
         self.database_error = ""
+        # Whether that is because the database lacks a right or an object, which no other process could do without.
+        self.misfit = False
         self.database_error_at = self.ran_at = self.started_at
         # The part that makes no progress, for probes; and the same once the process must be replaced.
         self.stall = self.stalled = ""
@@ -98,9 +100,12 @@ class Child:
         """Queue a frame for the child. Never blocks, although a child may be stopped or hold its GIL."""
         self._outbox.put(frame)
 
-    def record_report(self, report: WorkerDescription, database_error: str) -> None:
-        """Record a report of the child. ``database_error``: the error of its database, or an empty text."""
+    def record_report(self, report: WorkerDescription, database_error: str, misfit: bool) -> None:
+        """Record a report of the child. ``database_error``: the error of its database, or an empty text; ``misfit``:
+        the database lacks a right or an object.
+        """
         self.report = report
+        self.misfit = misfit
         if database_error and not self.database_error:
             self.database_error_at = time.monotonic()
         self.database_error = database_error
@@ -160,6 +165,7 @@ class Child:
             running=running_as_json(self.board.running()),
             totals=self.report.totals if self.report else {},
             memory_bytes=self.report.memory_bytes if self.report else None,
+            handlers=self.report.handlers if self.report else None,
         )
 
     def exit_status(self) -> int | None:

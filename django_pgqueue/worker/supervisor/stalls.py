@@ -73,8 +73,12 @@ class Stalls:
         for child in self._children():
             why, since = self._stall(child, [lease for lease in leases if lease.delivery.worker == child.name], now)
             seconds = now - max(since, self._since)
-            child.stall = f"{why} for {seconds:.0f} s" if why and seconds > self._limit / STALL_LEASES else ""
-            if child.stall and seconds > self._limit and not child.stop_reason and not child.stalled:
+            child.stall = (
+                f"{why} for {seconds:.0f} s" if why and (child.misfit or seconds > self._limit / STALL_LEASES) else ""
+            )
+            # A new process could not do more with this database, and the attempts would be used up.
+            replaceable = not (child.misfit or child.stop_reason or child.stalled)
+            if child.stall and seconds > self._limit and replaceable:
                 self._mark_stalled(child)
 
     def _stall(self, child: Child, leases: list[Lease[HeldLease]], now: float) -> tuple[str, float]:
@@ -83,6 +87,8 @@ class Stalls:
         if any(not entry.ended_at for entry in begun):
             child.ran_at = now
         ended = [entry.ended_at for entry in begun if 0 < entry.ended_at < math.inf]
+        if child.misfit:
+            return f"its statements fail ({child.database_error})", child.database_error_at
         known = {entry.id for entry in begun}
         waiting = [lease.held_at for lease in leases if lease.delivery.id not in known]
         found = [("", math.inf)]

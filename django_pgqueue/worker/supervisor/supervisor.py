@@ -59,7 +59,7 @@ class Supervisor:
         self._longest_silence = 2 * options.lease.total_seconds()
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
         self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
-        outage = Outage(using, options.name)
+        outage = self._outage = Outage(using, options.name)
         self._keeper = ChildKeeper(
             using,
             options.lease,
@@ -137,6 +137,8 @@ class Supervisor:
         silence = time.monotonic() - self._registration.written_at
         if silence > LONGEST_SILENCE_SECONDS:
             problems.append("the database does not answer")
+        if self._outage.misfit:
+            problems.append(f"the database fails: {self._outage.problem}")
         problems += [f"process {child.pid}: {child.stall}" for child in self._pool.children if child.stall]
         workers = [
             {"name": child.name, "pid": child.pid, "state": child.state, "running": len(child.board.running())}
@@ -222,8 +224,8 @@ class Supervisor:
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
-            case ("report", report, database_error):
-                child.record_report(report, database_error)
+            case ("report", report, database_error, misfit):
+                child.record_report(report, database_error, misfit)
             case ("ready",):
                 child.ready = True
                 self.shutdown.nudge()

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.charts import value_text
+from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import ParquetLake
 from django_pgqueue.spark.source import Source
@@ -58,3 +59,22 @@ def test_the_page_says_what_the_tables_say(
         (channel, late) for channel, _, late in tenants
     ]
     assert f"{DAY:%d %b %Y}" in page.text
+
+
+def test_the_times_are_named_for_what_they_show(source: Source, database: psycopg.Connection[Any], lake: Path) -> None:
+    """A message that a worker leased ahead waits until its handler starts, and runs from there."""
+    fill_archive(
+        database,
+        10,
+        started_at="{leased_at} + interval '10 seconds'",
+        archived_at="{leased_at} + interval '310 seconds'",
+    )
+    export(source, lake)
+    assert main(["rollup", "--lake", str(lake)]) == 0
+
+    page = reported(lake)
+
+    [queue] = page.tables["Queues, busiest first"][1:]
+    assert queue[5] == "11 s"
+    assert "Waitfrom due to the start of the handler" in page.text
+    assert "Runthe last attempt, from the start of the handler to settled" in page.text

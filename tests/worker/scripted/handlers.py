@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from django_pgqueue import Breaker, Cancelled, Complete, Defer, Delivery, Reject, Retry, handler, schedule
 
@@ -100,6 +100,11 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                 return Defer(state=page + 1) if page + 1 < pages else Complete(pages)
             case "enter":
                 transaction.atomic().__enter__()
+            case "no autocommit":
+                transaction.set_autocommit(False, *arguments)
+            case "write to":
+                with connections[arguments[0]].cursor() as cursor:
+                    cursor.execute("INSERT INTO scripted_mark (name) VALUES ('written')")
             case "raise base":
                 raise {"KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}[arguments[0]]
             case "catch signals":

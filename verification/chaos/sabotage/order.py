@@ -21,11 +21,11 @@ DEFECTS = (
     defect(
         "a lane does not go to the tail", "take_turn",
         "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq", "I10",
-        also=(("dequeue", "CASE WHEN v_lane.done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq"),),
+        also=(("dequeue", "CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END", "l.seq"),),
     ),
     defect(
         "a fresh lane stays before the others", "take_turn", "l.fresh AND NOT v_done", "l.fresh", "I10",
-        also=(("dequeue", "v_fresh AND NOT v_lane.done", "v_fresh"),),
+        also=(("dequeue", "v_fresh AND NOT v_done", "v_fresh"),),
     ),
     defect(
         "a message puts its channel before others", "take_turn", FIRST_LANE, FIRST_MESSAGE, "I10",

@@ -1,6 +1,5 @@
 -- Deletes what the pipeline keeps in the database of channels: metrics, forecasts, streams and messages that a bulk
 -- enqueue has staged; or counts it.
--- Caller: pgqueue_erase_figures.
 -- p_channels: names. The claims of a stream go with it: a query that still reads it fails.
 -- Returns the number of rows by table.
 -- Locks: the rows; a stage that is being dropped is left out.

@@ -1,6 +1,5 @@
 -- Returns the transaction up to which every lake has everything: the smallest that the lakes' last exports reported.
 -- NULL without a lake.
--- Caller: pgqueue_delete_dead, pgqueue_prune.
 -- The callers use it where the app of the pipeline is installed.
 -- Locks: none.
 CREATE FUNCTION pgqueue_exported_xid()

@@ -1,5 +1,4 @@
 -- Returns the channels of the messages in a stage, each once.
--- Caller: pgqueue_ingest.
 -- Locks: none.
 CREATE FUNCTION pgqueue_ingest_channels(p_stage bigint)
 RETURNS TABLE (queue text, channel text)

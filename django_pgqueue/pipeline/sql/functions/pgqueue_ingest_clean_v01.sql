@@ -1,6 +1,5 @@
 -- Removes stages of bulk enqueues that are not needed any more: those of p_job, those of jobs that are done, and those
 -- that are older than p_stale, which a killed driver has left. Forgets jobs after a year.
--- Caller: spark.datasource.staging.
 -- The Spark data source calls it after each job. A call removes at most 500.
 -- Returns the number of stages.
 -- Locks: the tables, for a second at most each: one that a dump or a reader holds is left for the next time; the rest

@@ -1,11 +1,10 @@
 -- Enqueues the messages of one stage, in the order in which they were copied, as of p_now.
--- Caller: pgqueue_ingest.
 -- The caller has locked the channels that have a max_size. Ids follow the order of the stage, whatever way the channels
 -- are joined; the place of another scan in it must not be the start.
 -- Returns how many were created; duplicates: a live message of the channel has the dedupe key; dropped: a full channel
 --   that drops.
 -- Locks: as pgqueue_enqueue_many.
--- Errors: PGQ04, PGQ05.
+-- Errors: PGQ04, PGQ05, PGQ07 a shared limit does not exist.
 CREATE FUNCTION pgqueue_ingest_insert(
     p_stage bigint, p_now timestamptz, OUT created bigint, OUT duplicates bigint, OUT dropped bigint
 )
@@ -20,7 +19,9 @@ DECLARE
 BEGIN
     v_input := format(
         'SELECT n.*, c.id AS channel_id, c.max_size, c.full_policy,
-            coalesce(n.dequeue_at, $1 + coalesce(n.delay, ''0'')) AS due_at
+            coalesce(n.dequeue_at, $1 + coalesce(n.delay, ''0'')) AS due_at,
+            CASE WHEN n.limits IS NOT NULL THEN pgqueue_limit_ids(n.limits) END AS limit_ids,
+            CASE WHEN n.limits IS NOT NULL THEN pgqueue_waits_for(c.id, pgqueue_limit_ids(n.limits)) END AS waits_for
         FROM (SELECT nextval(''pgqueue_message_id_seq'') AS id, s.* FROM pgqueue_stage_%s AS s) AS n
         JOIN pgqueue_channel AS c ON c.queue = coalesce(n.queue, ''default'')
             AND c.name = coalesce(n.channel, ''default'')',
@@ -28,10 +29,16 @@ BEGIN
     v_insert :=
         'INSERT INTO pgqueue_message (
             id, channel_id, handler, payload, body, headers, priority, dequeue_at, status, max_attempts, backoff,
-            backoff_factor, backoff_longest, dedupe_key)
+            backoff_factor, backoff_longest, dedupe_key, order_key, cost, limits, waits_for)
         SELECT i.id, i.channel_id, i.handler, coalesce(i.payload, ''null''), i.body, i.headers, coalesce(i.priority, 0),
-            i.due_at, CASE WHEN i.due_at > $1 THEN 3 ELSE 1 END, coalesce(i.max_attempts, 5), i.backoff,
-            i.backoff_factor, i.backoff_longest, i.dedupe_key';
+            i.due_at, CASE WHEN i.due_at > $1 OR i.waits_for IS NOT NULL THEN 3 ELSE 1 END,
+            coalesce(i.max_attempts, 5), i.backoff, i.backoff_factor, i.backoff_longest, i.dedupe_key, i.order_key,
+            i.cost, i.limit_ids, CASE WHEN i.due_at <= $1 THEN i.waits_for END';
+    EXECUTE format(
+        'SELECT pgqueue_raise(pgqueue_refusal(''PGQ07'', ''invalid messages: '' || min(n.problem)))
+        FROM (SELECT pgqueue_metering_problem(s.limits, s.cost, s.order_key, coalesce(s.queue, ''default''),
+                coalesce(s.channel, ''default''), s.handler) AS problem FROM pgqueue_stage_%s AS s
+            WHERE s.limits IS NOT NULL OR s.cost > 1) AS n HAVING min(n.problem) IS NOT NULL', p_stage);
     EXECUTE format(
         'SELECT EXISTS (SELECT FROM pgqueue_stage_%s AS s WHERE s.dedupe_key IS NOT NULL)
             OR EXISTS (SELECT FROM pgqueue_channel AS c

@@ -1,6 +1,5 @@
 -- Makes the table that a task of a bulk enqueue copies its messages into. It is unlogged, and belongs to this attempt
 -- alone, so that a task that is retried or runs twice leaves no counted rows behind.
--- Caller: spark.datasource.staging.
 -- The Spark data source calls it in the transaction of its COPY. p_defaults: values of columns that are not copied.
 -- Returns the id of the table pgqueue_stage_<id>, or NULL when the job has done this batch before: there is nothing to
 --   copy.
@@ -58,6 +57,13 @@ BEGIN
                 CHECK (backoff_longest BETWEEN ''0'' AND ''365000 days''),
             dedupe_key text
                 CONSTRAINT "the dedupe key is longer than 200 characters" CHECK (length(dedupe_key) <= 200),
+            order_key text
+                CONSTRAINT "the order key takes 1 to 200 characters" CHECK (length(order_key) BETWEEN 1 AND 200),
+            cost integer CONSTRAINT "cost is less than 1" CHECK (cost >= 1),
+            limits jsonb
+                CONSTRAINT "limits is not an array of names"
+                CHECK (limits = ''null'' OR jsonb_typeof(limits) = ''array''
+                    AND NOT limits @? ''$[*] ? (@.type() != "string")''),
             CONSTRAINT "both dequeue_at and delay are given: give one" CHECK (dequeue_at IS NULL OR delay IS NULL),
             CONSTRAINT "payload, body and headers together take more than 64 MB"
                 CHECK (coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(body), 0)

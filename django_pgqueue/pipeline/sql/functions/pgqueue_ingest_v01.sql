@@ -1,5 +1,4 @@
 -- Enqueues the messages that the tasks of a bulk enqueue have copied: all of them, once.
--- Caller: spark.datasource.staging.
 -- The Spark data source calls it when all tasks have succeeded, in a transaction of its own. p_stages: the ids from
 -- pgqueue_ingest_open, in the order in which their messages shall come; p_messages: how many they hold together. A
 -- batch of a job is taken once, and only forward: a job that is run again, or a batch of a stream that is written

@@ -1,6 +1,5 @@
 -- Returns whether every lake that the database knows holds a whole archive partition: as many rows of its day, and none
 -- of a transaction that the lake has not seen. Without a lake: false.
--- Caller: pgqueue_drop_partitions, pgqueue_prune_queues.
 -- A caller that drops the partition has locked it. p_counted: false leaves the number of rows out, for a partition from
 -- which the retention of a queue has deleted rows.
 -- Locks: none.

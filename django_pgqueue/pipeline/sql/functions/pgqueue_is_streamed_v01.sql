@@ -1,6 +1,5 @@
 -- Returns whether a stream consumes a channel: it has claimed messages of the channel or of its whole queue in the last
 -- minute.
--- Caller: pgqueue_explain_workers.
 -- The caller uses it where the app of the pipeline is installed.
 -- Locks: none.
 CREATE FUNCTION pgqueue_is_streamed(p_queue text, p_channel text)

@@ -1,6 +1,5 @@
 -- Records what a lake holds after an export: everything of transactions before p_exported_xid, p_rows rows {table:
 -- {day: rows}}.
--- Caller: spark.export.register.
 -- The export calls it after its commit, and again when it is unsure whether the call succeeded. The record never goes
 -- back: the late call of an older export changes nothing.
 -- Returns whether it was recorded.

@@ -1,5 +1,4 @@
 -- Records for each lake how many messages of an archive partition it has not seen, before the partition is dropped.
--- Caller: pgqueue_drop_partitions.
 -- A caller has locked the partition. Each lake keeps the numbers by day in its row, for the next export and for verify.
 -- Returns the most messages that a lake loses.
 -- Locks: the rows of lakes that lose messages, for as long as an export reports to one.

@@ -1,6 +1,5 @@
 -- Settles the batches of a stream up to p_after, which its query has committed, and leases the messages of the next
 -- batch.
--- Caller: spark.datasource.claims.
 -- The Spark data source calls it in a transaction of its own. p_lease: how long the messages stay with the stream,
 -- unless it extends the lease. p_limit 0 claims nothing new. A batch that was claimed and not settled is claimed again
 -- as it was: the same number, the same messages without those whose lease is lost.

@@ -1,6 +1,5 @@
 -- Extends the leases of all messages that a stream has claimed and not settled: they expire p_lease from now. Claims
 -- whose lease is lost are forgotten: their messages were given to another consumer.
--- Caller: pgqueue_stream_claim; spark.datasource.claims.
 -- The Spark data source calls it while a query runs, and before a batch is run again.
 -- Returns how many are held and how many were lost.
 -- Locks: as pgqueue_heartbeat, in the order of ids, a thousand messages at a time.

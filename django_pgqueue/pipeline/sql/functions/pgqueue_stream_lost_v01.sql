@@ -1,5 +1,4 @@
 -- Raises the error that a stream does not belong to the caller any more, or does not exist.
--- Caller: pgqueue_stream_claim, pgqueue_stream_extend, pgqueue_stream_release.
 -- Locks: none.
 -- Errors: always PGQ02 or PGQ03.
 CREATE FUNCTION pgqueue_stream_lost(p_name text)

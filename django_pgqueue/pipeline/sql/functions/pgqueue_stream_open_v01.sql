@@ -1,6 +1,5 @@
 -- Opens a stream that consumes a queue, or one channel of it, and takes it over from its previous reader: only the
 -- owner that is returned may claim. A stream is known by its name from its first opening on.
--- Caller: spark.datasource.claims.
 -- The Spark data source calls it when a query starts.
 -- Returns the owner and the last batch that is settled.
 -- Locks: the stream's row (lock order, before step 1): it waits for a claim under way.

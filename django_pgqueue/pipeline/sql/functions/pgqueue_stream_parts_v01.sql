@@ -1,6 +1,5 @@
 -- Returns the claims of a stream in the batches after p_from, up to p_upto: in the order of ids, a thousand messages a
 -- row.
--- Caller: pgqueue_stream_extend, pgqueue_stream_release, pgqueue_stream_settle.
 -- Locks: none.
 CREATE FUNCTION pgqueue_stream_parts(p_name text, p_from bigint, p_upto bigint)
 RETURNS TABLE (ids bigint[], tokens uuid[])

@@ -1,6 +1,5 @@
 -- Gives a stream up: claimed messages that are not settled go back to their channels, in the old places, and the stream
 -- is forgotten.
--- Caller: SQL clients.
 -- An operator calls it when the query will not run any more, or has lost its checkpoint.
 -- Returns the number of messages that went back.
 -- Locks: the stream's row (lock order, before step 1), then as pgqueue_defer, in the order of ids.

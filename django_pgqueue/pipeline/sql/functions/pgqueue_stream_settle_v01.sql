@@ -1,5 +1,4 @@
 -- Settles the batches of a stream up to p_upto: their messages go to the archive as completed.
--- Caller: pgqueue_stream_claim.
 -- The caller has locked the stream.
 -- Returns how many were settled, and how many could not be, because their leases expired and they were given to another
 --   consumer.

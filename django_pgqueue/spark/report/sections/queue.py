@@ -21,8 +21,8 @@ OUTCOMES = {
     "dead": "pgq-bad",
 }
 WAITS = [
-    ("wait", "Wait", "from due to leased"),
-    ("run", "Run", "the last attempt, from leased to settled"),
+    ("wait", "Wait", "from due to the start of the handler"),
+    ("run", "Run", "the last attempt, from the start of the handler to settled"),
     ("total", "End to end", "from enqueued to settled"),
 ]
 # The most series with a colour of their own in a stack; the others are added up into one more.
@@ -91,7 +91,7 @@ def parts(buckets: list[dict[str, float]], total: Counter[str]) -> list[Series]:
 
 
 def _capacity(data: Data, name: str) -> str:
-    """Return the chart of seconds under lease by channel."""
+    """Return the chart of seconds in handlers by channel."""
     assert data.tenants is not None  # there is one where there are queues
     rows = data.tenants.filter(pc.equal(data.tenants["queue"], name)).select(["bucket_at", "channel", "run_seconds"])
     total: Counter[str] = Counter()
