@@ -32,12 +32,12 @@ NEVER = timedelta(minutes=5)
 # an empty look, when to look again.
 LISTENERS = (
     "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgqueue:listen:%%'"
-    " AND (query LIKE '%%pgqueue_limit%%' OR query = 'SELECT 1' OR query ~ '^SELECT pgqueue_(is_contended|next_due)')"
+    " AND (query LIKE '%%pgqueue_limit%%' OR query = 'SELECT 1' OR query ~ '^SELECT .*pgqueue_(is_contended|next_due)')"
 )
 # Those that have looked: after an empty look, a producer asks when it has to look again.
 HAVE_LOOKED = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
-    " AND query ~ '^SELECT pgqueue_(is_contended|next_due)'"
+    " AND query ~ '^SELECT .*pgqueue_(is_contended|next_due)'"
 )
 
 
