@@ -80,6 +80,7 @@ class Story:
         breaker = '{"failures": 2, "within": "1 minute", "pause": "1 hour", "per": "channel"}'
         yield self.call("outcome", "breaker_set('h', %s)", breaker)
         yield self.call("outcome", "breaker_open('h', 'default', 'small')")
+        yield self.call("handler, queue, channel", "open_breakers('{h}', '{default}', '{small}')")
         yield self.call("change, handler", "breaker_changes()")
         yield self.call("outcome", "breaker_close('h', 'default', 'small')")
         yield self.call("outcome", "breaker_set('h', NULL)")

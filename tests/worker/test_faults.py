@@ -142,6 +142,7 @@ def test_a_lease_that_was_lost_is_said_once_and_its_outcome_does_not_count(
         "retried": 0,
         "dead_lettered": 0,
         "cancelled": 0,
+        "given_back": 0,
         "lease_lost": 1,
     }
     assert [record.message_id for record in caplog.records if getattr(record, "event", "") == "lease_lost"] == [message]

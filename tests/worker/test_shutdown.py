@@ -22,7 +22,7 @@ def test_drain_ends_by_itself_with_a_line_of_totals(spawn: Spawn) -> None:
     assert worker.wait() == 0
     assert len(effects()) == 50
     assert "serves default: concurrency 4" in worker.log
-    assert "50 completed, 0 deferred, 0 retried, 0 dead lettered, 0 cancelled, 0 lease lost" in worker.log
+    assert "50 completed, 0 deferred, 0 retried, 0 dead lettered, 0 cancelled, 0 given back, 0 lease lost" in worker.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
