@@ -58,8 +58,10 @@ class Execution:
 
     @property
     def is_given_back(self) -> bool:
-        """Return whether the message goes back to the queue and was not started."""
-        return isinstance(self.outcome, Defer) and not self.seconds
+        """Return whether the message goes back and was not started, though this process has its handler."""
+        if self.seconds or not isinstance(self.outcome, Defer):
+            return False
+        return self.outcome is not WAIT_FOR_HANDLER and not isinstance(self.outcome, HandlerMissing)
 
     @property
     def is_handler_error(self) -> bool:
