@@ -87,15 +87,17 @@ def test_of_a_batch_only_the_message_that_hangs_is_timed_out(
             await hang(deliveries[0])
 
     register("batch", task if asynchronous else thread, batch=10, timeout=SHORT)
+    # After some calls of a handler with a batch, the worker leases whole batches.
+    good = [enqueue("batch", "be quick").id for _ in range(12)]
     bad = enqueue("batch", "hang", max_attempts=1).id
-    good = [enqueue("batch", "be quick").id for _ in range(4)]
-    assert drain(concurrency=1, grace=timedelta(seconds=60)) == {"completed": 4, "dead_lettered": 1}
+    good += [enqueue("batch", "be quick").id for _ in range(4)]
+    assert drain(concurrency=1, grace=timedelta(seconds=60)) == {"completed": 16, "dead_lettered": 1}
     assert where(bad) == "dead: timed_out"
     assert {where(message) for message in good} == {"completed"}
     together = next(call for call in calls if bad in call)
     assert len(together) > 1
     after = calls[calls.index(together) + 1 :]
-    assert [call for call in after if set(call) & set(together)] == [[message] for message in together], "one by one"
+    assert [call for call in after if set(call) & set(together)] == [[message] for message in together]
 
 
 def test_a_handler_may_clean_up_and_answer(drain: Drain, register: Register) -> None:
