@@ -6,16 +6,14 @@ with temporary_cluster() as cluster:                  # tests: gone afterwards
     psycopg.connect(cluster.url("postgres"))
 """
 
-from django_pgqueue.embedded.binaries import Binaries, find_all, find_binaries
-from django_pgqueue.embedded.cluster import Cluster, ClusterStatus
-from django_pgqueue.embedded.errors import EmbeddedError
+from django_pgqueue.embedded.binaries import Binaries, EmbeddedError, find_all, find_binaries
+from django_pgqueue.embedded.cluster import Cluster
 from django_pgqueue.embedded.settings import databases, parse_url
 from django_pgqueue.embedded.temporary import temporary_cluster
 
 __all__ = [
     "Binaries",
     "Cluster",
-    "ClusterStatus",
     "EmbeddedError",
     "databases",
     "find_all",

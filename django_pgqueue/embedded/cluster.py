@@ -1,64 +1,42 @@
-"""Start, reuse, stop and destroy an embedded server."""
+"""Start, reuse, stop and destroy an embedded server.
+
+The folder has the data, the log, and the file `lock`, by which programs take turns. The data directory is locked, too,
+by a descriptor that each process of the server inherits: the kernel tells whether one of them lives. Process numbers do
+not, because the system uses them again, nor does /proc, which does not tell root everything in a container.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-import shlex
+import pwd
 import shutil
 import signal
+import socket
+import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import wraps
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from django_pgqueue.embedded import home as homes
-from django_pgqueue.embedded import postmaster
-from django_pgqueue.embedded.account import Account, account_for
-from django_pgqueue.embedded.binaries import Binaries, find_binaries
-from django_pgqueue.embedded.errors import EmbeddedError
-from django_pgqueue.embedded.home import PORT, ClusterState, Home
-from django_pgqueue.embedded.initdb import DEVELOPMENT, SUPERUSER, last_line, make_data, partial_of
-from django_pgqueue.embedded.log import fatal_line, make_log_file
+import psycopg
+from psycopg import errors, sql
 
-P = ParamSpec("P")
-R = TypeVar("R")
+from django_pgqueue.embedded.binaries import Account, Binaries, EmbeddedError, find_binaries, run
 
-CREATE_DATABASE = """
-SELECT format('CREATE DATABASE %I', :'name') WHERE :'name' NOT IN (SELECT datname FROM pg_database) \\gexec
-"""
-START_STOP_SECONDS = 120  # long enough for a recovery after a crash
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """Describe a cluster."""
-
-    state: Literal["absent", "stopped", "running"]
-    folder: Path  # where it was asked to be
-    data: Path | None = None  # where the data is
-    version: int | None = None  # the major version that made the data
-    pid: int | None = None
-    socket_dir: Path | None = None
-    log: Path | None = None
-    account: str | None = None
-    url: str | None = None
-
-
-def _in_one_line(verb: Callable[P, R]) -> Callable[P, R]:
-    """Turn an OSError into an EmbeddedError of one line."""
-
-    @wraps(verb)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return verb(*args, **kwargs)
-        except OSError as error:
-            raise EmbeddedError(f"Embedded PostgreSQL: {error.strerror or error}: {error.filename}") from error
-
-    return wrapper
+SUPERUSER = "postgres"
+PORT = 5432  # only a part of the socket's name: the server does not listen on TCP
+SOCKET = f".s.PGSQL.{PORT}"
+LONGEST_SOCKET_BYTES = 103  # macOS; Linux has 107
+UNFIT = set('"$`\\\n,')  # pg_ctl puts the path into a shell command; a comma separates hosts
+UNPRIVILEGED = ("postgres", "nobody")
+MARK = b"# written when the embedded server's data was made"
+DEVELOPMENT = {"shared_buffers": "256MB", "max_connections": "200", "log_line_prefix": "%m [%p] %a "}
+# The socket is in the data directory, which is closed to others.
+OPTIONS = f"-c listen_addresses= -c port={PORT} -c unix_socket_directories=. -c unix_socket_permissions=0700"
+LARGEST_LOG_BYTES = 10 * 1024 * 1024  # a larger one is begun anew when the server starts
+PATIENCE_SECONDS = 120  # long enough for a recovery after a crash
 
 
 class Cluster:
@@ -66,227 +44,304 @@ class Cluster:
 
     binaries   "auto", "system", "wheel" or the absolute path of a bin folder
     settings   lines of postgresql.conf, written when the data is made; default: for development, with fsync on
-    user       as root: the account to run as when the data is made; default: the folder's owner, `postgres` or `nobody`
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        *,
-        binaries: str = "auto",
-        settings: Mapping[str, str] = DEVELOPMENT,
-        user: str | None = None,
+        self, folder: str | Path, *, binaries: str = "auto", settings: Mapping[str, str] = DEVELOPMENT
     ) -> None:
         self.folder = Path(folder).resolve()
         self.settings = settings
         self._choice = binaries
-        self._user = user
+        self._lock = self.folder / "lock"
 
-    @_in_one_line
-    def start(self) -> bool:
-        """Start the server unless it runs, and make its data if there is none. Returns True if this call started it."""
-        if (running := self._running()) and running.ready:
-            return False
-        with homes.cluster_lock(self.folder):
-            home, account = self._home_made()
-            if self._settled():
-                return False
-            binaries = self._binaries(home).readable_by(account, home.copies)
-            if not home.data.exists():
-                home.save(replace(home.load(), databases=()))
-                make_data(home.data, account, binaries, self.settings)
-            self._launch(home, account, binaries)
-        return True
+    @property
+    def data(self) -> Path:
+        """The data directory, which is the host for a client, too: `data` in the folder, or where that points."""
+        return (self.folder / "data").resolve()
 
-    @_in_one_line
-    def stop(self) -> bool:
-        """Stop the server, ending its connections. Returns False if it was not running."""
-        if self._running() is None:
-            return False
-        with homes.cluster_lock(self.folder):
-            return self._stop()
+    @property
+    def log(self) -> Path:
+        return self.data.with_name("postgresql.log")
 
-    @_in_one_line
-    def destroy(self) -> bool:
-        """Stop the server and remove all its files. Returns False if there was nothing."""
-        if homes.find_home(self.folder) is None:
-            return False
-        with homes.cluster_lock(self.folder):
-            home = homes.find_home(self.folder)
-            if home is None:
-                return False
-            self._stop()
-            self._remove(home)
-        return True
+    @property
+    def version(self) -> int | None:
+        """The major version that made the data; None: there is no data."""
+        with suppress(FileNotFoundError):
+            return int((self.data / "PG_VERSION").read_text())
+        return None
 
-    @_in_one_line
-    def status(self) -> ClusterStatus:
-        """Return the state of the cluster."""
-        home = homes.find_home(self.folder)
-        try:
-            return self._status(home) if home else ClusterStatus("absent", self.folder)
-        except FileNotFoundError:  # destroyed at this moment
-            return ClusterStatus("absent", self.folder)
-
-    def _status(self, home: Home) -> ClusterStatus:
-        account, state, running = self._account(home), home.load(), self._running()
-        return ClusterStatus(
-            "running" if running else "stopped",
-            self.folder,
-            data=home.data,
-            version=_data_version(home),
-            pid=running.pid if running else None,
-            socket_dir=home.socket_dir(state),
-            log=home.log,
-            account=account.name,
-            url=self.url(),
-        )
-
-    @_in_one_line
-    def prepare(self) -> None:
-        """Make the folder without starting the server; after that, `url` is known."""
-        with homes.cluster_lock(self.folder):
-            self._home_made()
-
-    @_in_one_line
-    def socket_dir(self) -> Path:
-        """Return the host for a client; if there is no cluster yet, the host that it would have."""
-        home = homes.find_home(self.folder)
-        return home.socket_dir(home.load()) if home else Home(self.folder).data
+    @property
+    def pid(self) -> int | None:
+        """The process of the server; None: it does not run."""
+        return self._server()[0]
 
     def url(self, database: str = "postgres") -> str:
         """Return the URL of a database on this server."""
-        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={quote(str(self.socket_dir()))}"
+        return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?host={quote(str(self.data))}"
 
-    @_in_one_line
-    def ensure_database(self, name: str) -> None:
-        """Create a database on the running server if it is missing. Raises EmbeddedError."""
-        home = homes.find_home(self.folder)
-        if home is None or name in home.load().databases:
-            return
-        with homes.cluster_lock(self.folder):
-            account = self._account(home)
-            command = self._psql(self._binaries(home).readable_by(account, home.copies), home)
-            done = account.run([*command, "-Xq", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"], script=CREATE_DATABASE)
-            if done.returncode != 0:
-                raise EmbeddedError(f"The database {name!r} could not be created: {last_line(done.stderr)}")
-            state = home.load()
-            home.save(replace(state, databases=(*state.databases, name)))
-
-    @_in_one_line
     def psql(self, database: str = "postgres") -> list[str]:
-        """Return the command line of a psql of the same version on this server. Raises EmbeddedError without a
-        cluster."""
-        home = homes.find_home(self.folder)
-        if home is None:
-            raise EmbeddedError(f"There is no cluster in {self.folder}: start it first.")
-        return [*self._psql(self._binaries(home), home), "-d", database]
+        """Return the command line of a psql of the same version on this server. Raises EmbeddedError without one."""
+        program = find_binaries(self._choice, major=self.version).program("psql")
+        return [str(program), "-h", str(self.data), "-p", str(PORT), "-U", SUPERUSER, "-d", database]
 
-    def _running(self) -> postmaster.Postmaster | None:
-        """Return the running server, or None. Raises EmbeddedError for a server on this data that this package did not
-        start."""
-        home = homes.find_home(self.folder)
-        if home is None:
-            return None
-        try:
-            self._account(home)  # raises an error that names the owner, if this process may not read the data
-            found, state = postmaster.read_postmaster(home.data), home.load()
-        except FileNotFoundError:  # destroyed at this moment
-            return None
-        # Until the server is ready, the command line on disk is that of the server before.
-        if found and found.ready and not found.started_as(state.cluster_name) and found.alive():
-            raise EmbeddedError(
-                f"The server (pid {found.pid}) on {home.data} was started by other means: stop it in the same way."
-            )
-        return found
+    def prepare(self) -> None:
+        """Make the folder without starting the server; after that, `url` is known."""
+        with self._turn():
+            self._place(self._account())
 
-    def _settled(self) -> postmaster.Postmaster | None:
-        """Return the server once it is ready, or None. Wait for a server that is starting or stopping."""
-        deadline = time.monotonic() + START_STOP_SECONDS
-        while (running := self._running()) and not running.ready:
-            if time.monotonic() > deadline:
-                raise EmbeddedError(
-                    f"The server (pid {running.pid}) in {running.data} neither starts nor stops: read its log."
-                )
-            time.sleep(0.05)
-        return running
-
-    def _home_made(self) -> tuple[Home, Account]:
-        home = homes.find_home(self.folder)
-        if home is None:
-            account = self._account(Home(self.folder))
-            return homes.create_home(self.folder, account), account
-        account, state = self._account(home), home.load()
-        if not self._settled():
-            home.save(home.with_socket_dir(state, account))
-        return home, account
-
-    def _account(self, home: Home) -> Account:
-        return account_for(home.path, home.data, self._user)
-
-    def _binaries(self, home: Home) -> Binaries:
-        return find_binaries(self._choice, major=_data_version(home))
-
-    def _psql(self, binaries: Binaries, home: Home) -> list[str]:
-        host = str(home.socket_dir(home.load()))
-        return [str(binaries.program("psql")), "-h", host, "-p", str(PORT), "-U", SUPERUSER]
-
-    def _launch(self, home: Home, account: Account, binaries: Binaries) -> None:
-        state = home.load()
-        socket_dir = home.socket_dir(state)
-        postmaster.clear_leftovers(home.data, socket_dir, PORT)
-        make_log_file(home.log, account)
-        fixed = {
-            "listen_addresses": "",
-            "port": str(PORT),
-            "unix_socket_directories": f'"{socket_dir}"',
-            "unix_socket_permissions": "0700",
-            "cluster_name": state.cluster_name,
-        }
-        options = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in fixed.items())
-        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(START_STOP_SECONDS)]
-        before = home.log.stat().st_size
-        started = account.run([*pg_ctl, "-D", home.data, "-l", home.log, "-o", options])
-        if started.returncode != 0:
-            reason = fatal_line(home.log, before) or last_line(started.stderr)
-            raise EmbeddedError(f"{binaries} did not start: {reason} (log: {home.log})")
-
-    def _stop(self) -> bool:
-        home, running = homes.find_home(self.folder), self._settled()
-        if home is None or running is None:
+    def start(self) -> bool:
+        """Start the server unless it runs, and make its data if there is none. Returns True if this call started it."""
+        if self._server()[1]:
             return False
-        os.kill(running.pid, signal.SIGINT)  # a fast stop, as pg_ctl does it; this way needs no binaries
-        deadline = time.monotonic() + START_STOP_SECONDS
-        while running.alive():
-            if time.monotonic() > deadline:
-                raise EmbeddedError(
-                    f"The server (pid {running.pid}) did not stop in {START_STOP_SECONDS} s (log: {home.log})"
-                )
-            time.sleep(0.02)
+        with self._turn() as turn:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while self._lives():  # it was started, or a process of a killed server has not ended yet
+                if self._server()[1]:
+                    return False
+                self._wait(deadline)
+            self._launch(turn)
         return True
 
-    def _remove(self, home: Home) -> None:
-        state: ClusterState = home.load()
-        for folder in (home.data, partial_of(home.data), home.copies):
+    def stop(self) -> bool:
+        """Stop the server, ending its connections. Returns False if it was not running."""
+        if not self._lives():
+            return False
+        with self._turn():
+            return self._stop()
+
+    def destroy(self) -> bool:
+        """Stop the server and remove all its files. Returns False if there was nothing."""
+        if not self._lock.exists():
+            return False
+        with self._turn():
+            self._stop()
+            self._remove()
+        return True
+
+    def ensure_database(self, name: str) -> None:
+        """Create a database on the running server if it is missing. Raises EmbeddedError."""
+        try:
+            with psycopg.connect(
+                host=str(self.data), port=PORT, user=SUPERUSER, dbname="postgres", options="", autocommit=True
+            ) as session:
+                if not session.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
+                    # Another program may create it at this moment.
+                    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
+                        session.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        except psycopg.Error as error:
+            raise EmbeddedError(f"The database {name!r} could not be created: {_last_line(str(error))}") from error
+
+    @contextmanager
+    def _turn(self) -> Iterator[int]:
+        """Let one program at a time start, stop or destroy the server. Yields the descriptor of the lock."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            self.folder.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+            try:
+                descriptor = open_private(self._lock)
+            except FileNotFoundError:  # destroyed at this moment
+                continue
+            try:
+                # `destroy` removes the file: a lock on a removed file protects nothing.
+                if take(descriptor) and os.fstat(descriptor).st_nlink:
+                    yield descriptor
+                    return
+            finally:
+                os.close(descriptor)
+            self._wait(deadline)
+
+    def _lives(self) -> bool:
+        """Return whether a process of the server lives."""
+        try:
+            if os.geteuid() not in (0, owner := self.data.stat().st_uid):
+                raise EmbeddedError(
+                    f"{self.data} belongs to another user (uid {owner}): run as that user, or choose another folder."
+                )
+            with _opened(self.data) as data:
+                return not take(data)
+        except FileNotFoundError:
+            return False
+
+    def _server(self) -> tuple[int | None, bool]:
+        """Return the process of the server, and whether it takes connections."""
+        if self._lives() and _answers(self.data) and (lines := self._postmaster_pid()):
+            return int(lines[0]), lines[-1] in ("ready", "standby")
+        return None, False
+
+    def _stop(self) -> bool:
+        deadline, stopped = time.monotonic() + PATIENCE_SECONDS, False
+        while self._lives():
+            if not stopped and (pid := self.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGINT)  # a fast stop, as pg_ctl does it; this way needs no binaries
+                stopped = True
+            self._wait(deadline)
+        return stopped
+
+    def _wait(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise EmbeddedError(f"The server in {self.data} neither starts nor stops: read its log, {self.log}.")
+        time.sleep(0.02)
+
+    def _postmaster_pid(self) -> list[str]:
+        try:
+            return [line.strip() for line in (self.data / "postmaster.pid").read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    def _account(self) -> Account:
+        """As root return whom to run the server as, because PostgreSQL does not run as root: the owner of the data or
+        of the folder, or an unprivileged user."""
+        if os.geteuid() != 0:
+            return None
+        for path in (self.data, self.folder):
+            if path.exists() and (found := path.stat()).st_uid != 0:
+                return found.st_uid, found.st_gid
+        for name in UNPRIVILEGED:
+            with suppress(KeyError):
+                entry = pwd.getpwnam(name)
+                return entry.pw_uid, entry.pw_gid
+        raise EmbeddedError(
+            "PostgreSQL does not run as root and there is neither a user postgres nor nobody: run as a normal user, "
+            "or create one with `useradd --system postgres`."
+        )
+
+    def _place(self, account: Account) -> None:
+        """Let `data` point to a folder elsewhere, if the server cannot use this one: foreign folders are never opened
+        to the account."""
+        link = self.folder / "data"
+        if link.exists() or (link.is_symlink() and self.data.parent.is_dir()):
+            return
+        fits = len(os.fsencode(link / SOCKET)) <= LONGEST_SOCKET_BYTES and not UNFIT.intersection(str(link))
+        if fits and (account is None or run(["test", "-x", self.folder], account).returncode == 0):
+            return
+        base = (Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local" / "state") / "pgqueue"
+        base.mkdir(parents=True, exist_ok=True)
+        home = Path(tempfile.mkdtemp(prefix="", dir=base))
+        for folder in (base, home) if account else ():
+            folder.chmod(0o711)  # the account can pass; its data directory inside is closed to all other users
+        link.unlink(missing_ok=True)
+        link.symlink_to(home / "data")
+
+    def _launch(self, turn: int) -> None:
+        self._clear_leftovers()
+        account = self._account()
+        self._place(account)
+        binaries = find_binaries(self._choice, major=self.version)
+        binaries = binaries.usable_by(account, self.data.with_name("binaries")) if account else binaries
+        if self.version is None:
+            self._make_data(account, binaries, turn)
+        if self.log.exists() and self.log.stat().st_size > LARGEST_LOG_BYTES:
+            self.log.unlink()
+        pg_ctl: list[str | Path] = [binaries.program("pg_ctl"), "start", "-s", "-w", "-t", str(PATIENCE_SECONDS)]
+        with _opened(self.data) as data, os.fdopen(open_private(self.log), "rb+") as log:
+            fcntl.flock(data, fcntl.LOCK_EX)
+            begin = log.seek(0, os.SEEK_END)
+            started = run([*pg_ctl, "-D", self.data, "-o", OPTIONS], account, output=log.fileno(), pass_fds=[data])
+            if started.returncode != 0:
+                log.seek(begin)
+                lines = log.read().decode(errors="replace").splitlines() or ["no message"]
+                reason = next((line[line.index("FATAL:") :] for line in lines if "FATAL:" in line), lines[-1])
+                raise EmbeddedError(f"{binaries} did not start: {reason} (log: {self.log})")
+
+    def _make_data(self, account: Account, binaries: Binaries, turn: int) -> None:
+        """Make the data directory, completely or not at all: it gets its name when all is in it. The owner of the
+        socket is trusted, and connections over the network are rejected."""
+        partial = self.data.with_name("data.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        if account:
+            os.chown(partial, *account)
+        initdb: list[str | Path] = [binaries.program("initdb"), "-D", partial, "-U", SUPERUSER, "-E", "UTF8"]
+        initdb += ["--auth-local=trust", "--auth-host=reject", "--no-instructions"]
+        initdb += ["--no-sync"] if self.settings.get("fsync") == "off" else []
+        for locale in ("C.UTF-8", "C"):  # not every system has the first
+            made = run([*initdb, f"--locale={locale}"], account, pass_fds=[turn])
+            if made.returncode == 0:
+                break
+        else:
+            raise EmbeddedError(f"initdb of {binaries} failed: {_last_line(made.stdout)}")
+        with os.fdopen(open_private(partial / "postgresql.conf"), "w") as file:
+            file.write(f"\n{MARK.decode()}\n")
+            for name, value in self.settings.items():
+                quoted = value.replace("'", "''")
+                file.write(f"{name} = '{quoted}'\n")
+        partial.rename(self.data)
+
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed server left, when none of its processes lives: another process may have its number by
+        now. Raises EmbeddedError for data or a server that are not this cluster's."""
+        if not self.data.exists() or not (names := os.listdir(self.data)):
+            return
+        if "postgresql.conf" not in names or MARK not in (self.data / "postgresql.conf").read_bytes():
+            raise EmbeddedError(
+                f"{self.data} was not made by the embedded server: set PGQUEUE_EMBEDDED_DIR to another folder."
+            )
+        lines = self._postmaster_pid()
+        if len(lines) < 5 or not lines[4]:  # it says no socket: PostgreSQL itself decides
+            return
+        if _answers(self.data / lines[4], lines[3]):
+            raise EmbeddedError(
+                f"The server (pid {lines[0]}) on {self.data} was started by other means: stop it in the same way."
+            )
+        for leftover in ("postmaster.pid", SOCKET, f"{SOCKET}.lock"):
+            (self.data / leftover).unlink(missing_ok=True)
+
+    def _remove(self) -> None:
+        self._clear_leftovers()
+        data, partial, link = self.data, self.data.with_name("data.partial"), self.folder / "data"
+        shutil.rmtree(partial, ignore_errors=True)
+        if data.exists():
+            data.rename(partial)  # all or nothing, for whoever comes after an interruption
+        for folder in (partial, data.with_name("binaries")):
             if folder.exists():
                 shutil.rmtree(folder)
-        if state.socket_dir:
-            shutil.rmtree(state.socket_dir, ignore_errors=True)
-        for file in (
-            home.log,
-            home.log.with_suffix(".log.1"),
-            home.state_file,
-            self.folder / "location",
-            self.folder / "lock",
-        ):
+        for file in (self.log, link, self._lock):
             file.unlink(missing_ok=True)
-        for folder in (home.path, self.folder):
-            with suppress(OSError):  # not empty: it has other files, or another process starts the server again
+        for folder in {data.parent, self.folder}:
+            with suppress(OSError):  # not empty: it has other files, or another program starts the server again
                 folder.rmdir()
 
 
-def _data_version(home: Home) -> int | None:
+def open_private(path: Path) -> int:
+    """Open a file to append to, which only its owner may read: for root the owner of its folder."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    return descriptor
+
+
+def take(descriptor: int) -> bool:
+    """Lock an open file unless it is locked. Returns whether it is locked now for this process."""
     try:
-        return int((home.data / "PG_VERSION").read_text())
-    except FileNotFoundError:
-        return None
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _answers(folder: Path, port: str = str(PORT)) -> bool:
+    """Return whether a server listens on the socket in the folder."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(folder / f".s.PGSQL.{port}"))
+        except BlockingIOError:  # it does, and is busy
+            return True
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no message"])[-1]

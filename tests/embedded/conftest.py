@@ -40,8 +40,8 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="pgq-"))
     path.chmod(0o711)
     yield path
-    for state in list(path.rglob("cluster.json")):
-        Cluster(state.parent).destroy()
+    for lock in list(path.rglob("lock")):
+        Cluster(lock.parent).destroy()
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -75,7 +75,7 @@ def query(cluster: Cluster, statement: str, database: str = "postgres") -> Any:
 
 
 def as_user(name: str, function: Callable[[], Any]) -> Any:
-    """The result of a function in a process of another user; its EmbeddedError is raised here."""
+    """The result of a function in a process of another user; its EmbeddedError or OSError is raised here."""
     entry = pwd.getpwnam(name)
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
@@ -85,7 +85,7 @@ def as_user(name: str, function: Callable[[], Any]) -> Any:
             os.setuid(entry.pw_uid)
             try:
                 result = function()
-            except EmbeddedError as error:
+            except (EmbeddedError, OSError) as error:
                 result = error
             os.write(writer, pickle.dumps(result))
         except BaseException:
@@ -96,6 +96,6 @@ def as_user(name: str, function: Callable[[], Any]) -> Any:
     os.waitpid(child, 0)
     with os.fdopen(reader, "rb") as pipe:
         result = pickle.loads(pipe.read())
-    if isinstance(result, EmbeddedError):
+    if isinstance(result, Exception):
         raise result
     return result

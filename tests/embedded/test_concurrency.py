@@ -1,21 +1,20 @@
 from __future__ import annotations
 
+import os
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from django_pgqueue.embedded import Cluster, home
-from django_pgqueue.embedded.home import cluster_lock
+from django_pgqueue.embedded import Cluster
+from django_pgqueue.embedded import cluster as module
 from tests.embedded.conftest import query
 
 Make = Callable[..., Cluster]
 InPython = Callable[..., "subprocess.Popen[str]"]
 
-START = "input(); cluster = Cluster(argv[1], settings=THROWAWAY); print(cluster.start(), cluster.status().pid)"
+START = "input(); cluster = Cluster(argv[1], settings=THROWAWAY); print(cluster.start(), cluster.pid)"
 
 
 def let_all_go(processes: list[subprocess.Popen[str]]) -> list[str]:
@@ -52,41 +51,24 @@ def test_starts_and_stops_and_destroys_take_turns(in_python: InPython, folder: P
     assert query(cluster, "SELECT 1") == 1
 
 
-def test_a_process_killed_while_it_holds_the_lock_blocks_no_other(in_python: InPython, make: Make, folder: Path):
-    script = "from django_pgqueue.embedded.home import cluster_lock\nfrom pathlib import Path\nimport time\n"
-    script += "with cluster_lock(Path(argv[1])): print('held', flush=True); time.sleep(600)"
-    holder = in_python(script, folder)
+def test_a_process_killed_while_it_has_its_turn_blocks_no_other(in_python: InPython, make: Make, folder: Path):
+    holder = in_python("with Cluster(argv[1])._turn(): print('held', flush=True); input()", folder)
     assert holder.stdout.readline() == "held\n"
     holder.kill()
     holder.communicate()
     assert make().start() is True
 
 
-def test_a_process_that_waited_for_a_lock_that_destroy_removed_waits_for_the_new_one(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lock_on_a_file_that_destroy_removed_meanwhile_is_no_turn(
+    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    opened, entered = threading.Event(), threading.Event()
+    take, removed = module.take, []
 
-    def wait_and_enter() -> None:
-        with cluster_lock(folder):
-            entered.set()
+    def take_removed(descriptor: int) -> bool:
+        if not removed:
+            removed.append((folder / "lock").unlink())
+        return take(descriptor)
 
-    removed, new = cluster_lock(folder), cluster_lock(folder)
-    removed.__enter__()
-    wait = home._lock_until
-
-    def wait_with_the_file(*given: Any) -> None:
-        opened.set()
-        wait(*given)
-
-    monkeypatch.setattr(home, "_lock_until", wait_with_the_file)
-    waiter = threading.Thread(target=wait_and_enter)
-    waiter.start()
-    assert opened.wait(280)
-    (folder / "lock").unlink()
-    new.__enter__()
-    removed.__exit__(None, None, None)
-    assert not entered.wait(0.5)
-    new.__exit__(None, None, None)
-    assert entered.wait(280)
-    waiter.join()
+    monkeypatch.setattr(module, "take", take_removed)
+    with make()._turn() as turn:
+        assert os.path.samestat(os.fstat(turn), (folder / "lock").stat())

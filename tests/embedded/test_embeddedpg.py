@@ -60,7 +60,7 @@ def test_it_says_that_the_project_uses_another_server(embeddedpg: EmbeddedPg):
 def test_an_error_is_one_line(embeddedpg: EmbeddedPg):
     done = embeddedpg("start", PGQUEUE_EMBEDDED_BINARIES="/nonexistent")
     assert done.returncode == 1
-    assert done.stderr.startswith("CommandError: No PostgreSQL 15 or newer in /nonexistent")
+    assert done.stderr.startswith("CommandError: No PostgreSQL 15 or newer for the choice '/nonexistent'")
     assert done.stderr.count("\n") == 1
 
 

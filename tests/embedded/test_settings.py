@@ -59,13 +59,14 @@ def test_a_url_wins_and_starts_nothing(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DATABASE_URL", "postgresql://db.example/app?sslmode=require")
     found = databases(folder / "server")["default"]
     assert (found["HOST"], found["NAME"], found["OPTIONS"]) == ("db.example", "app", {"sslmode": "require"})
-    assert Cluster(folder / "server").status().state == "absent"
+    assert not (folder / "server").exists()
 
 
 def test_without_a_url_the_embedded_server_is_started_and_said_where(folder: Path, capsys: pytest.CaptureFixture[str]):
     found = databases(folder, name="flights")["default"]
     assert query(Cluster(folder), "SELECT current_database()", "flights") == "flights"
-    assert (found["HOST"], found["NAME"], found["USER"]) == (str(folder / "data"), "flights", "postgres")
+    address = [found[key] for key in ("HOST", "PORT", "NAME", "USER")]
+    assert address == [str(folder / "data"), "5432", "flights", "postgres"]
     assert f"started, data in {folder / 'data'}" in capsys.readouterr().err
 
     assert databases(folder, name="flights")["default"] == found
@@ -77,7 +78,7 @@ def test_the_variables_choose_folder_and_binaries(folder: Path, monkeypatch: pyt
     monkeypatch.setenv("PGQUEUE_EMBEDDED_BINARIES", "wheel")
     databases(folder / "unused", binaries="/nonexistent")
     assert not (folder / "unused").exists()
-    assert Cluster(folder / "elsewhere").status().version == 18
+    assert Cluster(folder / "elsewhere").version == 18
 
 
 def test_the_command_that_manages_it_does_not_find_it_started(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -91,5 +92,5 @@ def test_nothing_to_start_is_one_line_on_the_terminal(folder: Path):
     environment = {**os.environ, "PGQUEUE_EMBEDDED_DIR": str(folder), "PGQUEUE_EMBEDDED_BINARIES": "/nonexistent"}
     done = subprocess.run([sys.executable, MANAGE, "check"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("manage.py: No PostgreSQL 15 or newer in /nonexistent: `pip install")
+    assert done.stderr.startswith("manage.py: No PostgreSQL 15 or newer for the choice '/nonexistent': `pip install")
     assert done.stderr.count("\n") == 1

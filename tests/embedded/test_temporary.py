@@ -14,7 +14,7 @@ from tests.support.processes import process_runs
 
 def test_a_temporary_cluster_is_gone_afterwards(binaries: Binaries):
     with temporary_cluster(binaries=str(binaries.folder), settings={"max_connections": "33"}) as cluster:
-        pid = cluster.status().pid
+        pid = cluster.pid
         assert query(cluster, "SHOW server_version").startswith(binaries.number)
         assert query(cluster, "SHOW fsync") == "off"
         assert query(cluster, "SHOW max_connections") == "33"
@@ -24,7 +24,7 @@ def test_a_temporary_cluster_is_gone_afterwards(binaries: Binaries):
 
 def test_a_temporary_cluster_is_gone_after_an_error():
     def fail(cluster: Cluster) -> None:
-        raise LookupError(cluster.status().pid)
+        raise LookupError(cluster.pid)
 
     with pytest.raises(LookupError) as raised, temporary_cluster() as cluster:
         fail(cluster)
@@ -34,7 +34,7 @@ def test_a_temporary_cluster_is_gone_after_an_error():
 
 def test_one_that_never_started_leaves_nothing():
     with temporary_cluster(start=False) as cluster:
-        assert cluster.status().state == "stopped"
+        assert cluster.pid is None
         assert str(cluster.folder) in cluster.url()
     assert not cluster.folder.exists()
 
@@ -42,7 +42,7 @@ def test_one_that_never_started_leaves_nothing():
 def test_the_folder_of_a_killed_process_is_removed_by_the_next_one_and_no_other_folder(
     in_python: Callable[..., subprocess.Popen[str]],
 ):
-    script = "with temporary_cluster() as c: print(c.folder, c.status().pid, flush=True); input()"
+    script = "with temporary_cluster() as c: print(c.folder, c.pid, flush=True); input()"
     killed, alive = in_python(script), in_python(script)
     killed_folder, killed_pid = killed.stdout.readline().split()
     alive_folder, alive_pid = alive.stdout.readline().split()

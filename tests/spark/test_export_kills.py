@@ -206,7 +206,7 @@ def test_a_server_that_is_killed_and_started_again(server: Cluster, lake: Path) 
             assert driver.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.0005)
-        os.kill(server.status().pid, signal.SIGKILL)
+        os.kill(server.pid, signal.SIGKILL)
         started_again(server)
 
         assert driver.wait(PATIENCE_SECONDS) == 0

@@ -75,7 +75,7 @@ def find_pgbench() -> Path:
 
 def postmaster(server: Server) -> int:
     """Return the process id of a server that runs."""
-    pid = server.status().pid
+    pid = server.pid
     assert pid is not None, "the server does not run"
     return pid
 

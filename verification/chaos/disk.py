@@ -44,8 +44,7 @@ def may_mount() -> bool:
 def on_small_disk(cluster: Cluster) -> Iterator[Disk]:
     """Move the data of the cluster, which is started again, to a disk of its own. Stopped and unmounted at the end."""
     cluster.stop()
-    data = cluster.status().data
-    assert data is not None
+    data = cluster.data
     owner, made = data.stat(), data.with_name("data.made")
     data.rename(made)
     data.mkdir()

@@ -72,17 +72,14 @@ def server_pair() -> Iterator[Pair]:
 
 def clone(source: Cluster, target: Cluster) -> None:
     """Copy the data of a server that is stopped, to follow it as a standby."""
-    made, followed = target.status(), source.status()
-    assert made.data is not None
-    assert followed.data is not None
-    owner = followed.data.stat()
-    subprocess.run(["cp", "-a", str(followed.data), str(made.data)], check=True)
-    with (made.data / "postgresql.auto.conf").open("a") as file:
-        file.write(f"primary_conninfo = 'host={followed.socket_dir} port=5432 user=postgres'\n")
-    signal = made.data / "standby.signal"
+    owner = source.data.stat()
+    subprocess.run(["cp", "-a", str(source.data), str(target.data)], check=True)
+    with (target.data / "postgresql.auto.conf").open("a") as file:
+        file.write(f"primary_conninfo = 'host={source.data} port=5432 user=postgres'\n")
+    signal = target.data / "standby.signal"
     signal.touch()
     os.chown(signal, owner.st_uid, owner.st_gid)
-    Path(made.data / "postmaster.opts").unlink(missing_ok=True)
+    Path(target.data / "postmaster.opts").unlink(missing_ok=True)
 
 
 def configure(server: Server, name: str, value: str) -> None:

@@ -76,7 +76,7 @@ class Server:
     def kill(self, *, all_of_it: bool) -> None:
         """SIGKILL the postmaster; with ``all_of_it`` each of its processes, too, as if the machine had lost power
         but for what its disks cache."""
-        pid = self.cluster.status().pid
+        pid = self.cluster.pid
         assert pid is not None
         victims = [pid, *(children(pid) if all_of_it else [])]
         for victim in victims:
@@ -115,9 +115,7 @@ class Server:
 
     def report_errors(self, recorder: Recorder) -> int:
         """Write each error of the server's log since the last call into the history. Returns how many lines it read."""
-        log = self.cluster.status().log
-        assert log is not None
-        with log.open("rb") as file:
+        with self.cluster.log.open("rb") as file:
             file.seek(self._logged)
             text = file.read()
         self._logged += len(text)

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS
 
-from django_pgqueue.embedded import Cluster, ClusterStatus, EmbeddedError
+from django_pgqueue.embedded import Cluster, EmbeddedError
 
 
 class Command(BaseCommand):
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         cluster = Cluster(embedded["folder"], binaries=embedded["binaries"])
         try:
             getattr(self, action)(cluster, embedded["name"])
-        except EmbeddedError as error:
+        except (EmbeddedError, OSError) as error:
             raise CommandError(str(error)) from error
 
     def start(self, cluster: Cluster, name: str) -> None:
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         started = cluster.start()
         cluster.ensure_database(name)
         self.stdout.write("The server was started." if started else "The server runs already.")
-        self._describe(cluster.status(), cluster.url(name))
+        self._describe(cluster, name)
 
     def stop(self, cluster: Cluster, name: str) -> None:
         """Stop the server."""
@@ -52,9 +52,9 @@ class Command(BaseCommand):
 
     def status(self, cluster: Cluster, name: str) -> None:
         """Show whether the server runs, its folder and the address."""
-        found = cluster.status()
-        self.stdout.write(f"Embedded PostgreSQL: {found.state}")
-        self._describe(found, cluster.url(name))
+        state = "running" if cluster.pid else "absent" if cluster.version is None else "stopped"
+        self.stdout.write(f"Embedded PostgreSQL: {state}")
+        self._describe(cluster, name)
 
     def psql(self, cluster: Cluster, name: str) -> None:
         """Start the server and replace this process by psql."""
@@ -69,14 +69,9 @@ class Command(BaseCommand):
             "The server and its data were removed." if cluster.destroy() else f"There is no server in {cluster.folder}."
         )
 
-    def _describe(self, found: ClusterStatus, url: str) -> None:
-        for label, value in {
-            "folder": found.folder,
-            "data": found.data,
-            "version": found.version,
-            "process": found.pid and f"{found.pid} (user {found.account})",
-            "log": found.log,
-            "url": found.pid and url,
-        }.items():
-            if value is not None:
-                self.stdout.write(f"  {label + ':':<9}{value}")
+    def _describe(self, cluster: Cluster, name: str) -> None:
+        self.stdout.write(f"  folder:  {cluster.folder}")
+        if cluster.version is not None:
+            self.stdout.write(f"  data:    {cluster.data}\n  version: {cluster.version}\n  log:     {cluster.log}")
+        if pid := cluster.pid:
+            self.stdout.write(f"  process: {pid} (user {cluster.data.owner()})\n  url:     {cluster.url(name)}")
