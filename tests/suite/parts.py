@@ -167,7 +167,7 @@ REST = (
             "tests/worker/test_network.py::test_messages_of_a_dequeue_that_comes_after_the_end_of_its_leases_are_not_started",
             "tests/worker/test_clock.py",
             "tests/worker/test_hostile.py",
-            "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing[0]",
+            "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing",
             "tests/worker/test_recycling.py::test_a_process_that_has_done_enough_is_replaced[--max-age]",
             "tests/worker/test_recycling.py::test_a_process_that_has_done_enough_is_replaced[--max-memory]",
             "tests/worker/test_stalls.py::test_a_process_that_can_start_no_thread_at_its_start_is_replaced",
