@@ -20,6 +20,7 @@ def cases(names: str | Iterable[str], table: Iterable[Any]) -> Callable[[Callabl
     """
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     rows = [(row,) if len(parameters) == 1 else tuple(row) for row in table]
+    assert rows, "a table without a row tests nothing"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)

@@ -137,7 +137,7 @@ def test_times_at_the_ends_of_the_calendar_do_not_hide_the_others(tmp_path: Path
         assert day in page.text.partition("Summary")[0]
 
 
-@cases(
+@pytest.mark.parametrize(
     ("apart", "grain", "buckets"),
     [
         (timedelta(0), "minute", 12),
