@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import Constant, Exponential
+from tests.support.cases import cases
 
 SECOND = timedelta(seconds=1)
 
@@ -20,7 +21,7 @@ def test_an_exponential_pause_is_random_below_a_bound_that_grows():
         assert bound / 2 < max(found) <= bound
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         lambda: Constant(5),

@@ -9,6 +9,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from django_pgqueue import Delivery, handler, handlers
+from tests.support.cases import cases
 
 pytestmark = pytest.mark.usefixtures("handlers_restored")
 
@@ -26,7 +27,7 @@ class Method:
     def handle(self, delivery): ...
 
 
-@pytest.mark.parametrize("function", [takes_nothing, takes_two, takes_only_keywords, Method.handle])
+@cases("function", [takes_nothing, takes_two, takes_only_keywords, Method.handle])
 def test_a_function_that_cannot_be_called_with_one_delivery_is_refused(function):
     with pytest.raises(ValueError, match=rf"one delivery.*{function.__name__}\(delivery: Delivery\)"):
         handler("tests.greet")(function)

@@ -13,6 +13,7 @@ from django_pgqueue.delivery import EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
 from django_pgqueue.models import Message
 from django_pgqueue.signals import message_created
+from tests.support.cases import cases
 
 pytestmark = pytest.mark.usefixtures("handlers_restored")
 
@@ -55,7 +56,7 @@ def test_a_backoff_may_be_a_policy_or_a_function():
         handler("tests.greet", backoff=5)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "value", "says"),
     [
         ("timeout", 5, "timeout of the handler 'tests.greet' is 5: it takes a timedelta"),

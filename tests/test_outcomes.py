@@ -7,6 +7,7 @@ import pytest
 
 from django_pgqueue import Complete, Defer, Reject, Retry
 from django_pgqueue.outcomes import KEEP, Outcome
+from tests.support.cases import cases
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 OUTCOMES = [
@@ -17,7 +18,7 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__)
+@cases("outcome", OUTCOMES)
 def test_an_outcome_can_be_returned_or_raised(outcome: Outcome):
     with pytest.raises(type(outcome)) as raised:
         raise outcome
@@ -62,7 +63,7 @@ def test_an_outcome_shows_what_it_says():
     assert repr(Defer(until=LATER)).endswith("delay=None, state=KEEP, count_attempt=False)")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "problem"),
     [
         (lambda: Defer(until=LATER, delay=timedelta(1)), "not both"),

@@ -17,6 +17,8 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.models import DeadLetter as DeadLetterRow
 from django_pgqueue.payloads import Mismatch, converter
 from django_pgqueue.testing import drain, make_delivery, run_handler
+from tests.support.cases import cases
+from tests.support.handlers import restored_registry
 
 if TYPE_CHECKING:
     from somewhere import OnlyForTypes
@@ -75,7 +77,7 @@ class Count:
     step: int = 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "payload"),
     [
         (Delivery[None], None),
@@ -93,8 +95,9 @@ def test_a_message_without_a_payload_fits_each_type_that_takes_nothing(annotatio
         taken.append(delivery.payload)
 
     take.__annotations__["delivery"] = annotation
-    handler("t.nothing")(take)
-    run_handler(take)
+    with restored_registry():
+        handler("t.nothing")(take)
+        run_handler(take)
     assert taken == [payload]
 
 
@@ -179,7 +182,7 @@ def test_a_dataclass_may_be_enqueued_by_name():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "value", "result"),
     [
         (Any, [1], [1]),
@@ -200,7 +203,7 @@ def test_json_becomes_the_type(annotation: Any, value: Any, result: Any):
     assert converter(annotation)(value, "payload") == result
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "value", "problem"),
     [
         (int, True, "payload is true or false, not a whole number"),
@@ -239,7 +242,7 @@ def test_an_exception_of_post_init_is_a_mismatch():
         converter(Positive)({"number": -4711}, "payload")
 
 
-@pytest.mark.parametrize("annotation", [set[int], bytes, tuple[int, int], dict[int, str], pytest, Retry])
+@cases("annotation", [set[int], bytes, tuple[int, int], dict[int, str], pytest, Retry])
 def test_a_type_that_json_cannot_become_is_refused_when_the_handler_is_defined(annotation: Any):
     def take(delivery): ...
 

@@ -16,11 +16,12 @@ from django.test import override_settings
 import django_pgqueue
 from django_pgqueue.redaction import HIDDEN, RedactingFilter, forget_secrets, redact
 from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, describe_error
+from tests.support.cases import cases
 
 CANARY = "canary-7f3a"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         f"could not connect to postgresql://bob:{CANARY}@db:5432/shop",
@@ -54,7 +55,7 @@ def test_a_secret_that_its_surroundings_give_away_is_hidden(text: str) -> None:
     assert HIDDEN in redact(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "token",
     [
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
@@ -68,7 +69,7 @@ def test_a_secret_that_its_looks_give_away_is_hidden(token: str) -> None:
     assert redact(f"refused: {token}.") == f"refused: {HIDDEN}."
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "http://host:8000/users/bob@example.com is not found",
@@ -133,7 +134,7 @@ def test_a_short_secret_is_hidden_as_a_word_only_and_names_of_classes_are_none()
     assert redact(text) == f"django.contrib.auth.backends.ModelBackend: administration by {HIDDEN}"
 
 
-@pytest.mark.parametrize(
+@cases(
     "part",
     ["token", "://a:", "https://", "Key (", "password '", "password='", "'", "-", "Failing row contains (", "bearer ",
      "cookie:'", "$1 = '", 'COPY a, line 1: "', "-----BEGIN PRIVATE KEY-----", "--a", "eyJ", "password=\\"],

@@ -9,6 +9,7 @@ import pytest
 
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.timetable import Timetable
+from tests.support.cases import cases
 
 BERLIN = ZoneInfo("Europe/Berlin")
 # Clocks go from 02:00 to 03:00, and from 03:00 back to 02:00.
@@ -34,7 +35,7 @@ def test_a_daily_time_follows_the_wall_clock_through_the_year():
     assert table.after(datetime(2026, 7, 5, 12, tzinfo=UTC)) == datetime(2026, 7, 6, 6, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cron", "ticks"),
     [
         ("30 2 * * *", ["29 03:00+2", "30 02:30+2", "31 02:30+2"]),
@@ -50,7 +51,7 @@ def test_an_hour_that_is_skipped(cron: str, ticks: list[str]):
     assert shown(berlin(cron).upcoming(SPRING, 3)) == ticks
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cron", "ticks"),
     [
         ("30 2 * * *", ["25 02:30+2", "26 02:30+1", "27 02:30+1"]),
@@ -64,8 +65,8 @@ def test_an_hour_that_comes_twice(cron: str, ticks: list[str]):
     assert shown(berlin(cron).upcoming(AUTUMN, 3)) == ticks
 
 
-@pytest.mark.parametrize("cron", ["30 2 * * *", "*/30 * * * *", "15,45 2 * * *", "30 1-3 * * *", "0 */2 * * *"])
-@pytest.mark.parametrize("start", [SPRING, AUTUMN])
+@cases("cron", ["30 2 * * *", "*/30 * * * *", "15,45 2 * * *", "30 1-3 * * *", "0 */2 * * *"])
+@cases("start", [SPRING, AUTUMN])
 def test_where_one_begins_to_look_changes_no_tick(cron: str, start: datetime):
     """Each worker begins at another moment, inside of the hours that are skipped or come twice as well."""
     begin = start.astimezone(UTC)
@@ -116,7 +117,7 @@ def test_the_newest_ticks_of_an_outage_are_found_without_walking_all_of_it():
     assert [tick.year for tick in yearly] == [2024, 2025, 2026]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("table", "field", "problem"),
     [
         (Timetable(cron="5 * * *"), "cron", "Wrong number of fields"),
@@ -130,7 +131,6 @@ def test_the_newest_ticks_of_an_outage_are_found_without_walking_all_of_it():
         (Timetable(), "cron", "one of them"),
         (Timetable(cron="* * * * *", every=timedelta(hours=1)), "cron", "one of them"),
     ],
-    ids=str,
 )
 def test_the_field_that_is_wrong_is_named(table: Timetable, field: str, problem: str):
     with pytest.raises(InvalidSchedule, match=problem) as raised:

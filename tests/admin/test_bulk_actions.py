@@ -15,6 +15,7 @@ from django_pgqueue.admin import bulk_actions
 from django_pgqueue.models import Channel, DeadLetter, Message
 from tests.admin.conftest import act, address, logged, make_dead, notices
 from tests.admin.test_messages import MORE
+from tests.support.cases import cases
 
 LATER = timedelta(hours=1)
 
@@ -179,7 +180,7 @@ def test_a_redrive_keeps_a_rate(admin_client: Client) -> None:
     assert len(dequeue(limit=5)) == 1
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "many", "1e9"])
+@cases("rate", ["0", "-1", "nan", "many", "1e9"])
 def test_a_rate_that_is_none_is_refused(admin_client: Client, rate: str) -> None:
     [letter] = make_dead()
     response = act(admin_client, "deadletter", "redrive", letter.pk, confirmed="yes", rate=rate)

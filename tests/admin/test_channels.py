@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django_pgqueue import channel_pause, channel_set, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from tests.admin.conftest import act, address, logged, notices
+from tests.support.cases import cases
 
 LIMITS = {
     "max_concurrency": "",
@@ -46,7 +47,7 @@ def test_limits_are_edited_and_hold_at_once(admin_client: Client, channel: Chann
     assert logged() == [("default/tenant", "max_concurrency: none → 2; weight: 1 → 5", "admin")]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("field", "value"),
     [
         ("max_concurrency", "0"),
@@ -89,14 +90,14 @@ def test_the_context_is_edited_and_comes_with_the_next_delivery(
     assert delivery.channel_context == kept
 
 
-@pytest.mark.parametrize("given", ["[1]", '"acme"', "{", '{"a": NaN}', '{"a": "\\u0000"}', "7"])
+@cases("given", ["[1]", '"acme"', "{", '{"a": NaN}', '{"a": "\\u0000"}', "7"])
 def test_a_context_that_no_message_could_bring_is_refused(admin_client: Client, channel: Channel, given: str) -> None:
     [complaint] = save(admin_client, channel, context=given)
     assert complaint.startswith("context: ")
     assert Channel.objects.get(pk=channel.pk).context == {}
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "nul\0", "tenant"])
+@cases("name", ["", "x" * 201, "nul\0", "tenant"])
 def test_a_name_that_no_channel_may_have_is_refused(admin_client: Client, channel: Channel, name: str) -> None:
     assert save(admin_client, None, queue="default", name=name)
 

@@ -23,6 +23,7 @@ from django_pgqueue.admin import (
 )
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Worker
 from tests.admin.conftest import Page, act, address
+from tests.support.cases import cases
 
 Pages = Callable[..., str]
 CANARY = """"'><canary></span></pre><img canary src=x onerror=alert(1)><script canary>alert(1)</script>"""
@@ -104,18 +105,14 @@ def test_errors_are_a_list_with_the_newest_first(page: Pages) -> None:
     assert text.count("<summary>Traceback</summary>") == 2
 
 
-@pytest.mark.parametrize(
-    "errors", [{"just": "an object"}, ["text", 5], "text", 7, [[]], [{"at": "yesterday"}], [{}], []]
-)
+@cases("errors", [{"just": "an object"}, ["text", 5], "text", 7, [[]], [{"at": "yesterday"}], [{}], []])
 def test_errors_of_any_shape_are_shown(page: Pages, errors: object) -> None:
     pk = enqueue("h").id
     Message.objects.filter(pk=pk).update(errors=errors)
     assert page("message", pk)
 
 
-@pytest.mark.parametrize(
-    "payload", [None, 0, "text", [], {"a": None}, {"ключ": "значение 🚀"}, {"html": "<b>&amp;</b>"}]
-)
+@cases("payload", [None, 0, "text", [], {"a": None}, {"ключ": "значение 🚀"}, {"html": "<b>&amp;</b>"}])
 def test_any_payload_is_shown(page: Pages, payload: object) -> None:
     assert page("message", enqueue("h", payload).id)
 
@@ -146,7 +143,7 @@ def test_readable_text_may_be_cut_within_a_character() -> None:
     assert rendering.readable(b"") == ""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [
         (timedelta(0), "0 ms"),

@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 from html import unescape
 
-import pytest
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -31,6 +30,7 @@ from django_pgqueue import (
 from django_pgqueue.models import Backlog, Schedule
 from tests.admin.conftest import make_dead
 from tests.admin.dashboard_page import ADDRESS, AT_ONCE, histogram, look, row, settled, shown, working
+from tests.support.cases import cases
 from tests.support.moments import pass_time
 
 
@@ -224,7 +224,7 @@ def test_figures_that_are_old_are_called_so(admin_client: Client) -> None:
     assert "These figures are 5 min old: no worker runs maintenance." in shown(look(admin_client))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("order", "first"),
     [
         ("backlog", "line"), ("oldest", "old"), ("dead", "dead"), ("errors", "errors"), ("busy", "busy"),

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -16,6 +15,7 @@ from django_pgqueue import channel_set, enqueue, measure, queue_pause
 from django_pgqueue.models import Schedule
 from tests.admin.conftest import Page, make_dead
 from tests.admin.dashboard_page import ADDRESS, AT_ONCE, look, settled, working
+from tests.support.cases import cases
 
 
 def test_staff_without_the_permission_neither_see_it_nor_a_link_to_it(staff: Callable[..., Client]) -> None:
@@ -45,7 +45,7 @@ def test_a_user_who_may_only_see_the_dashboard_gets_no_links_to_other_pages(staf
     assert "/admin/pgqueue/message/?" in look(staff("view_dashboard", "view_message"))
 
 
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+@cases("method", ["post", "put", "patch", "delete"])
 def test_it_changes_nothing_whatever_is_sent(method: str, staff: Callable[..., Client]) -> None:
     enqueue("h")
     client = staff("view_dashboard")
@@ -57,9 +57,7 @@ def test_it_changes_nothing_whatever_is_sent(method: str, staff: Callable[..., C
     assert connection.cursor().execute("SELECT count(*) FROM pgqueue_message").fetchone() == (1,)
 
 
-@pytest.mark.parametrize(
-    "query", [{"q": "a\0b"}, {"queue": "\0"}, {"p": "-1"}, {"p": "9" * 30}, {"p": "²"}, {"q": "x" * 9999}]
-)
+@cases("query", [{"q": "a\0b"}, {"queue": "\0"}, {"p": "-1"}, {"p": "9" * 30}, {"p": "²"}, {"q": "x" * 9999}])
 def test_nonsense_in_the_address_is_no_error(query: dict[str, str], admin_client: Client) -> None:
     look(admin_client, **query)
 

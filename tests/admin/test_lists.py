@@ -29,6 +29,7 @@ from django_pgqueue.models import (
 )
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.admin.conftest import MODELS, address, make_dead, make_forecast, make_metric
+from tests.support.cases import cases
 
 Pages = Callable[..., str]
 
@@ -168,7 +169,7 @@ def test_messages_are_filtered(admin_client: Client) -> None:
     assert rows(admin_client.get(path, {"handler": "b"})) == [later]
 
 
-@pytest.mark.parametrize("value", ["\0", "x", "9" * 40, "-1", "²", "' OR 1=1 --"])
+@cases("value", ["\0", "x", "9" * 40, "-1", "²", "' OR 1=1 --"])
 def test_nonsense_in_the_address_finds_nothing_and_breaks_nothing(admin_client: Client, value: str) -> None:
     enqueue("a")
     make_dead()

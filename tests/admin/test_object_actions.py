@@ -13,6 +13,7 @@ from django_pgqueue import cancel, channel_pause, channel_release, complete, deq
 from django_pgqueue.models import Channel, DeadLetter, Message, Schedule
 from tests.admin.conftest import Page, address, logged, make_dead, notices
 from tests.admin.object_page import PAUSED, buttons, press, reset
+from tests.support.cases import cases
 
 HOUR = timedelta(hours=1)
 
@@ -119,7 +120,7 @@ def test_when_the_object_is_gone_the_list_follows(admin_client: Client, filters:
     assert (notices(response), response["Location"]) == ("The object no longer exists.", address("deadletter"))
 
 
-@pytest.mark.parametrize("name", ["next", "back", "url", "return", "_changelist_filters"])
+@cases("name", ["next", "back", "url", "return", "_changelist_filters"])
 def test_no_address_from_elsewhere_is_followed(admin_client: Client, name: str) -> None:
     evil = "//evil.example/"
     for action, pk in (("retry_now", enqueue("a", delay=HOUR).id), ("discard", enqueue("a").id)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
@@ -22,6 +21,7 @@ from tests.admin.actions import (
 )
 from tests.admin.conftest import VIEW, address
 from tests.admin.object_page import buttons, press, reset
+from tests.support.cases import cases
 
 
 def test_a_viewer_has_no_buttons_and_can_do_nothing(viewer: Client, one_of_each: dict[str, int]) -> None:
@@ -36,7 +36,7 @@ def test_a_viewer_has_no_buttons_and_can_do_nothing(viewer: Client, one_of_each:
     assert not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize(("model", "action"), ACTIONS)
+@cases(("model", "action"), ACTIONS)
 def test_an_act_needs_its_own_permission_and_that_to_look(
     model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
@@ -75,7 +75,7 @@ def test_an_act_is_never_done_by_get(admin_client: Client, one_of_each: dict[str
     assert everything() == before
 
 
-@pytest.mark.parametrize("action", ["", "delete_selected", "perform", "__class__", "run_batch"])
+@cases("action", ["", "delete_selected", "perform", "__class__", "run_batch"])
 def test_only_actions_are_acts(admin_client: Client, action: str) -> None:
     Schedule.objects.all().delete()
     schedule = Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
@@ -22,9 +21,10 @@ from tests.admin.actions import (
     subject,
 )
 from tests.admin.conftest import MODELS, VIEW, act, address
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize("model", MODELS)
+@cases("model", MODELS)
 def test_no_page_is_seen_without_the_view_permission(
     model: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
@@ -33,7 +33,7 @@ def test_no_page_is_seen_without_the_view_permission(
     assert client.get(address(model, one_of_each[model])).status_code == 403
 
 
-@pytest.mark.parametrize("model", MODELS)
+@cases("model", MODELS)
 def test_a_viewer_sees_lists_and_objects(model: str, viewer: Client, one_of_each: dict[str, int]) -> None:
     assert viewer.get(address(model)).status_code == 200
     response = viewer.get(address(model, one_of_each[model]))
@@ -66,7 +66,7 @@ def test_a_viewer_can_change_nothing(viewer: Client, one_of_each: dict[str, int]
     assert not LogEntry.objects.exists()
 
 
-@pytest.mark.parametrize(("model", "action"), ACTIONS)
+@cases(("model", "action"), ACTIONS)
 def test_an_action_needs_its_own_permission(
     model: str, action: str, staff: Callable[..., Client], one_of_each: dict[str, int]
 ) -> None:
@@ -96,9 +96,7 @@ def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[
     assert everything() == before
 
 
-@pytest.mark.parametrize(
-    "model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"]
-)
+@cases("model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"])
 def test_no_user_edits_a_row_that_belongs_to_the_functions(
     model: str, admin_client: Client, one_of_each: dict[str, int]
 ) -> None:

@@ -8,6 +8,7 @@ from django.test import Client
 from django_pgqueue import channel_set, dequeue, enqueue, queue_drop, queue_pause
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Queue
 from tests.admin.conftest import act, address, logged, notices
+from tests.support.cases import cases
 
 REQUIRED = {"archive": "full", "release_burst": 1, "fairness": "turns"}
 
@@ -77,7 +78,7 @@ def test_limits_of_a_queue_are_edited_and_listed(admin_client: Client) -> None:
     assert "20 at once, 1 per 2\N{NO-BREAK SPACE}s, burst 50, by share of the leases, at most 0.75 for one" in text
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         {"max_concurrency": "0"},
@@ -86,7 +87,6 @@ def test_limits_of_a_queue_are_edited_and_listed(admin_client: Client) -> None:
         {"max_share": "0"},
         {"max_share": "2"},
     ],
-    ids=str,
 )
 def test_a_limit_that_cannot_be_is_refused_in_the_form(admin_client: Client, wrong: dict[str, str]) -> None:
     admin_client.get(address("queue"))

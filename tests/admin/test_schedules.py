@@ -14,6 +14,7 @@ from django_pgqueue import channel_release, channel_set, handler, handlers
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Message, Schedule, ScheduleTick
 from tests.admin.conftest import Page, act, address, logged, notices
+from tests.support.cases import cases
 
 FORM = {
     "name": "nightly",
@@ -67,7 +68,7 @@ def test_a_schedule_is_made_by_hand(admin_client: Client, when: dict[str, str]) 
     assert Schedule.objects.get(name="nightly").next_fire_at > datetime.now(UTC)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "field", "problem"),
     [
         ({}, "cron", "cron expression or an interval"),
@@ -86,7 +87,6 @@ def test_a_schedule_is_made_by_hand(admin_client: Client, when: dict[str, str]) 
         ({"cron": "@daily", "priority": "99999"}, "priority", "less than or equal"),
         ({"cron": "@daily", "name": ""}, "name", "required"),
     ],
-    ids=str,
 )
 def test_an_invalid_value_is_reported_beside_its_field(
     admin_client: Client, values: dict[str, str], field: str, problem: str

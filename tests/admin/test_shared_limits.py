@@ -15,6 +15,7 @@ from django_pgqueue import limits as declarations
 from django_pgqueue.admin import limit_usage
 from django_pgqueue.models import Message, SharedLimit
 from tests.admin.conftest import act, address, logged, notices
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 Pages = Callable[..., str]
@@ -137,7 +138,7 @@ def test_an_edit_changes_what_was_edited_and_keeps_a_pause_of_another_user(admin
     assert SharedLimit.objects.get().max_concurrency is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "text"),
     [
         ({"max_concurrency": "0"}, "greater than or equal to 1"),

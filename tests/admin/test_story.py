@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -15,6 +14,7 @@ from django_pgqueue import complete, dead_letter, dequeue, enqueue, redrive, ret
 from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
 from django_pgqueue.models import DeadLetter
 from tests.admin.conftest import Page, address, make_dead
+from tests.support.cases import cases
 
 Pages = Callable[..., str]
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -122,7 +122,7 @@ def test_the_trace_is_linked_where_the_setting_says(page: Pages, settings: Any) 
     assert f"https://jaeger.example.org/trace/{TRACE}?span=00f067aa0ba902b7" in links(story(page("message", pk)))
 
 
-@pytest.mark.parametrize(
+@cases(
     "headers", [None, {}, {"traceparent": '"><script>'}, {"traceparent": 7}, {"traceparent": f"00-{TRACE.upper()}-0-1"}]
 )
 def test_headers_without_a_valid_trace_are_not_linked(

@@ -23,6 +23,7 @@ from django_pgqueue import (
 from django_pgqueue.models import Channel, Schedule, Worker
 from tests.admin.conftest import Page, address, logged, make_dead, make_forecast, make_metric, notices
 from tests.admin.tenant_page import AT_ONCE, VIEW_ALL, look, named, page_of
+from tests.support.cases import cases
 
 # Empty states
 
@@ -48,7 +49,7 @@ def test_before_the_first_measurement_the_page_says_so(admin_client: Client, ten
     assert "ready 1 oldest waits for" in shown
 
 
-@pytest.mark.parametrize("pk", ["999999", "abc", "9" * 40, "_5F"])
+@cases("pk", ["999999", "abc", "9" * 40, "_5F"])
 def test_a_channel_that_does_not_exist_is_not_found(pk: str, admin_client: Client) -> None:
     response = admin_client.get(f"{address('channel')}{pk}/tenant/")
     assert response.status_code == 404

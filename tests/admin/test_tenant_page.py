@@ -29,6 +29,7 @@ from django_pgqueue.admin.tenant import handlers
 from django_pgqueue.models import Activity, Channel, DeadLetter, Message
 from tests.admin.conftest import address, make_dead
 from tests.admin.tenant_page import AT_ONCE, histogram, look, page_of, part, settled, text_of
+from tests.support.cases import cases
 
 
 def test_the_head_says_what_the_channel_is(admin_client: Client, tenant: Channel) -> None:
@@ -162,7 +163,7 @@ def test_the_hour_and_the_day_of_the_channel(admin_client: Client, tenant: Chann
     assert "99,999" not in html
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policy", "sentence"),
     [
         ("error", "The channel is full: it refuses new messages."),

@@ -8,6 +8,7 @@ from django.test import Client
 
 from django_pgqueue.models import Worker
 from tests.admin.conftest import act, address, logged, notices
+from tests.support.cases import cases
 
 
 @pytest.fixture
@@ -51,9 +52,7 @@ def test_running_messages_and_totals_are_shown_as_tables(admin_client: Client, w
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("running", "totals"), [([], {}), ("nonsense", [1]), ([1, None], 5), ([{}], {"completed": "x"})]
-)
+@cases(("running", "totals"), [([], {}), ("nonsense", [1]), ([1, None], 5), ([{}], {"completed": "x"})])
 def test_a_row_of_another_shape_is_shown_nevertheless(
     admin_client: Client, worker: Worker, running: Any, totals: Any
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from django_pgqueue import charts
 from django_pgqueue.charts import Series
 from django_pgqueue.charts.frame import BOTTOM_PX, HEIGHT_PX, TOP_PX
+from tests.support.cases import cases
 
 HOSTILE = """</title></text><script>alert("1")</script>&'\u202e\x07"""
 GROUND = HEIGHT_PX - BOTTOM_PX
@@ -100,7 +101,7 @@ NOTHING: list[Callable[[], str]] = [
 ]
 
 
-@pytest.mark.parametrize("chart", NOTHING)
+@cases("chart", NOTHING)
 def test_without_data_it_says_so(chart: Callable[[], str]) -> None:
     assert "Nothing in this period." in parsed(chart()).itertext()
 
@@ -128,7 +129,7 @@ HOSTILE_CHARTS: list[Callable[[], str]] = [
 ]
 
 
-@pytest.mark.parametrize("chart", HOSTILE_CHARTS)
+@cases("chart", HOSTILE_CHARTS)
 def test_a_hostile_name_is_text_and_nothing_needs_script_or_style(chart: Callable[[], str]) -> None:
     drawn = chart()
 
@@ -139,7 +140,7 @@ def test_a_hostile_name_is_text_and_nothing_needs_script_or_style(chart: Callabl
     assert any(HOSTILE[:20] in texts for texts in parsed(drawn).itertext())
 
 
-@pytest.mark.parametrize("chart", HOSTILE_CHARTS[:4])
+@cases("chart", HOSTILE_CHARTS[:4])
 def test_a_chart_has_a_name_and_a_description(chart: Callable[[], str]) -> None:
     drawn = parsed(chart())
     svg = drawn if drawn.tag == "svg" else next(drawn.iter("svg"))

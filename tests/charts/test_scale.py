@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_pgqueue.charts.scale import scale_for, value_text
+from tests.support.cases import cases
 
 AMOUNTS = st.floats(min_value=0, max_value=1e12, allow_subnormal=False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "kind", "shown"),
     [
         (None, "count", "–"),
@@ -43,7 +44,7 @@ def test_a_value_is_shown_short(value: float | None, kind: str, shown: str) -> N
     assert value_text(value, kind) == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "kind", "ticks"),
     [
         ([0, 7], "count", (0, 2, 4, 6, 8)),

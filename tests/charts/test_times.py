@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from django_pgqueue.charts.times import MOST_TICKS, labels
+from tests.support.cases import cases
 
 
 def buckets(start: datetime, width: timedelta, count: int) -> list[datetime]:
@@ -27,8 +26,8 @@ def test_days_have_no_time_and_the_year_where_there_are_two() -> None:
     assert all(day.endswith((" 26", " 27")) for _, _, day in found)
 
 
-@pytest.mark.parametrize("width", [timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)])
-@pytest.mark.parametrize("count", [1, 2, 7, 60, 360, 1000])
+@cases("width", [timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)])
+@cases("count", [1, 2, 7, 60, 360, 1000])
 def test_there_are_a_few_ticks(width: timedelta, count: int) -> None:
     found = labels(buckets(datetime(2026, 11, 20, 0 if width.days else 17, tzinfo=UTC), width, count))
 

@@ -12,10 +12,9 @@ from tests.support.verbs import make_channel, set_queue
 
 
 @pytest.fixture(autouse=True)
-def empty_line(pg_url: str, connect: Connect) -> None:
-    """Flush empties what has models; the tables behind the line have none. The floors stay where they are."""
-    with psycopg.connect(pg_url, autocommit=True) as session:
-        empty_tables(session)
+def empty_line(transactional_db: None) -> None:
+    """Without the default channel, too. The floors stay where they are."""
+    empty_tables()
 
 
 @pytest.fixture

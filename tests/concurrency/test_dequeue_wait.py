@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 from psycopg.types.json import Jsonb
 
+from tests.support.cases import cases
 from tests.support.sessions import IMPATIENT, Connect, Session, one
 from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, settle
 from tests.support.waiting import eventually
@@ -158,7 +159,7 @@ def refusal_of_wait(session: Session, statement: str) -> psycopg.Error:
     return raised.value
 
 
-@pytest.mark.parametrize("wait", ["'-1 ms'", "'300.001 s'", "'1 month'", "NULL"])
+@cases("wait", ["'-1 ms'", "'300.001 s'", "'1 month'", "NULL"])
 def test_a_wait_out_of_bounds_is_refused(session: Session, waiting: Session, wait: str) -> None:
     enqueue(session)
     error = refusal_of_wait(waiting, f"CALL pgqueue_dequeue_wait(p_wait => {wait})")

@@ -215,13 +215,14 @@ def test_two_transactions_that_bring_two_keys_in_opposite_order_do_not_deadlock(
     claimer: Session, session: Session, connect: Callable[..., Session]
 ) -> None:
     other = connect()
-    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => %s, p_wait => '60 s')"
-    assert one(other, ask, "l") == "created"
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => %s, p_wait => %s)"
+    assert one(other, ask, "l", "60 s") == "created"
     claimer.execute("SET LOCAL lock_timeout = '60s'")
     with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(one, claimer, ask, "l")
+        call = pool.submit(one, claimer, ask, "l", "60 s")
         wait_for_lock(session, claimer)
-        outcomes = [one(other, ask, "k")]
+        # Longer than deadlock_timeout.
+        outcomes = [one(other, ask, "k", "3 s")]
         other.commit()
         outcomes.append(call.result(60))
     claimer.commit()

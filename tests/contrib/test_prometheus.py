@@ -35,6 +35,7 @@ from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
 from django_pgqueue.contrib.prometheus.views import metrics
 from django_pgqueue.models import Worker
 from tests.security.names import NAMES
+from tests.support.cases import cases
 from tests.support.markdown import page
 from tests.support.moments import pass_time
 from tests.support.paths import REPOSITORY
@@ -119,7 +120,7 @@ def test_workers_and_the_server() -> None:
     assert ("pgqueue_message",) in values("pgqueue_dead_rows")
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+@cases("name", NAMES.values())
 def test_hostile_names_come_through(name: str) -> None:
     channel_set(channel="default", queue=name)
     assert values("pgqueue_dead_letters")[(name,)] == 0

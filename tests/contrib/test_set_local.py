@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from django_pgqueue.contrib.context.set_local import restore, statement_brings
 from django_pgqueue.exceptions import HandlerError
+from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 
 ODD = 'it\'s 100% \\ "odd" %s'
@@ -43,7 +44,7 @@ def left() -> Any:
     return rows(NOW)[0][0] or ""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("statement", "params"),
     [
         (NOW, None),
@@ -55,7 +56,6 @@ def left() -> Any:
         (SQL("SELECT current_setting('app.tenant') AS {}").format(Identifier("a")), None),
         (f"{NOW}; SELECT 2", None),
     ],
-    ids=["plain", "empty", "positional", "named", "percent", "doubled percent", "composed", "two statements"],
 )
 def test_a_statement_has_the_settings_only_while_it_runs(statement: Any, params: Any) -> None:
     with restore(delivery()):
@@ -138,9 +138,7 @@ def test_an_error_in_a_transaction_is_reported_as_it_is() -> None:
     assert left() == ""
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [(7, "7"), (True, "true"), (None, ""), ({"a": [1]}, '{"a": [1]}'), ("", "")]
-)
+@cases(("value", "expected"), [(7, "7"), (True, "true"), (None, ""), ({"a": [1]}, '{"a": [1]}'), ("", "")])
 def test_values_are_texts(value: Any, expected: str) -> None:
     with restore(delivery(tenant=value)):
         assert rows(NOW)[0][0] == expected
@@ -225,9 +223,9 @@ WAYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("within", [False, True], ids=["autocommit", "transaction"])
-@pytest.mark.parametrize("fresh", [False, True], ids=["open connection", "new connection"])
-@pytest.mark.parametrize("way", WAYS)
+@cases("within", [False, True])
+@cases("fresh", [False, True])
+@cases("way", WAYS)
 def test_a_statement_past_the_wrappers_of_django_has_the_settings_too(
     way: Callable[[], str], fresh: bool, within: bool
 ) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from django.contrib.admin import site
 from django.test import Client
 from django.urls import reverse
@@ -9,12 +8,14 @@ from flights.channels import open_channels
 from flights.loading import Loader, load_reference
 from flights.models import AircraftLog, Airline, Departure, RouteStatistics
 
+from tests.support.cases import cases
+
 MODELS = sorted(
     (model for model in site._registry if model._meta.app_label == "flights"), key=lambda model: model.__name__
 )
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@cases("model", MODELS)
 def test_the_admin_lists_the_flights_in_few_queries(model, admin_client: Client, django_assert_max_num_queries) -> None:
     load_reference()
     open_channels(Airline.objects.values_list("pk", flat=True))

@@ -16,6 +16,7 @@ from flights.models import AircraftLog, Airline, RouteStatistics
 
 from django_pgqueue import channel_resume, complete, dead_letter, dequeue, enqueue
 from django_pgqueue.models import ArchivedMessage, DeadLetter
+from tests.support.cases import cases
 
 # The first departure that never took place is in line 839 of the file.
 LINES = 850
@@ -102,7 +103,7 @@ DAMAGES: dict[str, tuple[Callable[[], object], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@cases("damage", DAMAGES)
 def test_it_finds_the_difference_when(damage: str, worked_off: None) -> None:
     do, found = DAMAGES[damage]
     do()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from django_pgqueue.spark import schema
+from tests.support.cases import cases
 from tests.support.markdown import page, section
 
 
-@pytest.mark.parametrize("table", schema.TABLES)
+@cases("table", schema.TABLES)
 def test_each_column_is_described_with_its_type(table: str) -> None:
     described = re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", section(page("docs/reference/lake.md"), table), re.MULTILINE)
 

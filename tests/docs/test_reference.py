@@ -41,15 +41,17 @@ def in_one_line(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_is_there_with_its_signature(function: str) -> None:
-    newest = files.read_file("functions", function, files.latest_functions()[function])
-    signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", newest, re.MULTILINE | re.DOTALL)[1]
+def test_every_function_is_there_with_its_signature() -> None:
     path = DOCS / "reference" / "sql-functions.md"
-    on_page = [in_one_line(block.text) for block in blocks(path) if "signature" in block.words]
+    on_page = {in_one_line(block.text) for block in blocks(path) if "signature" in block.words}
+    real = {}
+    for function, newest in files.latest_functions().items():
+        text = files.read_file("functions", function, newest)
+        signature = re.search(r"^CREATE (?:FUNCTION|PROCEDURE) (.*?)^LANGUAGE", text, re.MULTILINE | re.DOTALL)[1]
+        real[function] = in_one_line(signature)
 
-    assert in_one_line(signature) in on_page
-    assert function in anchors(path)
+    assert [function for function in real if real[function] not in on_page] == []
+    assert set(real) <= anchors(path)
 
 
 def test_no_function_is_there_that_does_not_exist() -> None:
@@ -87,22 +89,14 @@ def options(command: str) -> list[Action]:
     return [action for action in parser._actions if not everywhere.intersection(action.option_strings)]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_there_with_all_its_options(command: str) -> None:
-    on_page = section(page("docs/reference/commands.md"), command)
-
-    for action in options(command):
-        for word in action.option_strings or action.choices or [action.dest]:
-            assert f"`{word}" in on_page, f"{command} {word}"
-
-
-def test_no_option_is_there_that_does_not_exist() -> None:
+def test_every_command_is_there_with_all_its_options_and_no_others() -> None:
     for command in COMMANDS:
-        on_page = set(
-            re.findall(r"^\| `(--[\w-]+)", section(page("docs/reference/commands.md"), command), re.MULTILINE)
-        )
-
-        assert on_page <= {word for action in options(command) for word in action.option_strings}, command
+        on_page = section(page("docs/reference/commands.md"), command)
+        for action in options(command):
+            for word in action.option_strings or action.choices or [action.dest]:
+                assert f"`{word}" in on_page, f"{command} {word}"
+        rows = set(re.findall(r"^\| `(--[\w-]+)", on_page, re.MULTILINE))
+        assert rows <= {word for action in options(command) for word in action.option_strings}, command
 
 
 def pipeline_options(command: str) -> list[Action]:
@@ -112,14 +106,13 @@ def pipeline_options(command: str) -> list[Action]:
     return parser._actions
 
 
-@pytest.mark.parametrize("command", sorted(PIPELINE))
-def test_a_command_of_the_pipeline_is_there_with_all_its_options_and_no_others(command: str) -> None:
-    there = {word for action in pipeline_options(command) for word in action.option_strings}
-    on_page = section(page("docs/reference/pipeline.md"), command)
-    also = re.search(r"^Also (.+?)\.(?: |$)", on_page, re.MULTILINE)[1]
-
-    rows = re.findall(r"^\| `(--[\w-]+)", on_page, re.MULTILINE)
-    assert sorted(there) == sorted(rows + re.findall(r"`(--[\w-]+)`", also))
+def test_every_command_of_the_pipeline_is_there_with_all_its_options_and_no_others() -> None:
+    for command in PIPELINE:
+        there = {word for action in pipeline_options(command) for word in action.option_strings}
+        on_page = section(page("docs/reference/pipeline.md"), command)
+        also = re.search(r"^Also (.+?)\.(?: |$)", on_page, re.MULTILINE)[1]
+        rows = re.findall(r"^\| `(--[\w-]+)", on_page, re.MULTILINE)
+        assert sorted(there) == sorted(rows + re.findall(r"`(--[\w-]+)`", also)), command
 
 
 def test_the_lines_for_pg_cron_are_those_that_the_command_prints() -> None:
@@ -202,13 +195,6 @@ def test_every_reason_of_a_dead_letter_is_there() -> None:
     assert set(re.findall(r'\bReject\("(\w+)"', code)) <= reasons
 
 
-def test_every_word_of_the_glossary_is_in_its_place() -> None:
-    words = re.findall(r"^- \*\*(.+?)\*\*: ", page("docs/reference/glossary.md"), re.MULTILINE)
-
-    assert words == sorted(words, key=str.lower)
-    assert len(words) == page("docs/reference/glossary.md").count("\n- ")
-
-
 @pytest.mark.django_db
 def test_every_table_is_there_with_its_columns() -> None:
     with connection.cursor() as cursor:
@@ -223,20 +209,3 @@ def test_every_table_is_there_with_its_columns() -> None:
     assert {table for table, _ in columns} == {f"pgqueue_{table}" for table in TABLES}
     for table, column in columns:
         assert f"`{column}`" in section(text, table.removeprefix("pgqueue_")), f"{table}.{column}"
-
-
-def test_the_listing_of_the_worker_is_the_real_one() -> None:
-    [listing] = [
-        block for block in blocks(DOCS / "explanation" / "architecture.md") if "\nfetch/\n" in f"\n{block.text}"
-    ]
-    on_page, folder = [], ""
-    for line in listing.text.splitlines():
-        indent, name, slash, words = re.match(r"( *)(\w*)(/?) *(.*)", line).groups()
-        if slash:
-            folder = f"{name}/"
-        elif name:
-            assert words, f"{name} says nothing"
-            on_page.append(f"{folder if indent else ''}{name}.py")
-    worker = PACKAGE / "worker"
-    real = [path.relative_to(worker).as_posix() for path in worker.rglob("*.py") if path.name != "__init__.py"]
-    assert sorted(on_page) == sorted(real)

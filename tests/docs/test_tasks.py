@@ -11,6 +11,7 @@ import pytest
 from django_pgqueue import tasks
 from django_pgqueue.tasks.checks import RULES
 from tests.docs.signatures import documented_parameters, real_parameters
+from tests.support.cases import cases
 from tests.support.markdown import DOCS, blocks, page, section
 
 PAGE = "docs/reference/tasks.md"
@@ -32,7 +33,7 @@ def stub(name: str) -> ast.FunctionDef:
     raise AssertionError(f"{name} is not there")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@cases("name", FUNCTIONS)
 def test_a_function_is_there_with_its_parameters(name: str) -> None:
     real = [parameter for parameter in real_parameters(FUNCTIONS[name]) if parameter[0] != "self"]
     assert documented_parameters(stub(name)) == real

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.doctor.conftest import Examine
+from tests.support.cases import cases
 from tests.support.sql import sql, value
 
 THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("trouble", "code", "severity"),
     [
         ("CREATE OR REPLACE FUNCTION pgqueue_wake(p_queue text) RETURNS void LANGUAGE sql AS ''", "E012", 2),

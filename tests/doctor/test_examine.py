@@ -14,6 +14,7 @@ from django_pgqueue import channel_set, complete, dequeue, doctor, enqueue, hand
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examine
 from tests.doctor.conftest import Examine
+from tests.support.cases import cases
 from tests.support.sessions import Connect
 from tests.support.sql import sql, value
 
@@ -96,7 +97,7 @@ def test_each_examination_has_its_tests() -> None:
     assert set(EXAMINATIONS) <= there
 
 
-@pytest.mark.parametrize("name", EXAMINATIONS)
+@cases("name", EXAMINATIONS)
 def test_the_codes_of_an_examination_are_those_that_its_source_has(name: str) -> None:
     tree = ast.parse((Path(doctor.__file__).parent / f"{name}.py").read_text())
     codes = {

@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from django_pgqueue import backoff, handlers
 from django_pgqueue.importing import celery
 from tests.importing.celery_project import project
+from tests.support.cases import cases
 
 
 class Sunset(schedules.BaseSchedule):
@@ -55,7 +56,7 @@ def test_options_of_a_task_become_those_of_a_handler(options: dict[str, object],
     assert becomes("a", **options).becomes == decorator
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "note"),
     [
         ({"autoretry_for": (KeyError,)}, "Only KeyError is tried again there"),
@@ -66,7 +67,6 @@ def test_options_of_a_task_become_those_of_a_handler(options: dict[str, object],
         ({"expires": 60}, "nothing expires here"),
         ({"ignore_result": False}, "Complete(result)"),
     ],
-    ids=str,
 )
 def test_options_that_a_person_must_look_at_have_a_note(options: dict[str, object], note: str) -> None:
     assert note in " ".join(becomes("a", **options).notes)
@@ -95,7 +95,7 @@ def test_the_proposal_for_a_plain_task_registers_a_handler() -> None:
     handlers.unregister("importing.plain")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("when", "printed"),
     [
         (schedules.crontab(minute=30, hour="7,19", day_of_week="mon-fri"), '"30 7,19 * * mon-fri"'),
@@ -105,7 +105,6 @@ def test_the_proposal_for_a_plain_task_registers_a_handler() -> None:
         (schedules.schedule(run_every=60), "timedelta(seconds=60)"),
         (Sunset(), None),
     ],
-    ids=lambda given: type(given).__name__ if isinstance(given, Sunset) else str(given),
 )
 def test_a_schedule_becomes_cron_or_an_interval(when: object, printed: str | None) -> None:
     assert celery.timetable(when) == printed

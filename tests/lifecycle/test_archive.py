@@ -26,6 +26,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter
+from tests.support.cases import cases
 from tests.support.messages import places
 from tests.support.sql import sql, value
 
@@ -92,8 +93,8 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(("queue", "channel", "call", "archived"), CHOICES)
-@pytest.mark.parametrize("verb", ["complete", "complete cancelled", "pop"])
+@cases(("queue", "channel", "call", "archived"), CHOICES)
+@cases("verb", ["complete", "complete cancelled", "pop"])
 def test_the_call_is_before_the_channel_and_that_before_the_queue(
     verb: str, queue: Any, channel: Any, call: Any, archived: str
 ) -> None:
@@ -142,8 +143,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("archive", ["full", "outcome", "none"])
+@cases("way", WAYS)
+@cases("archive", ["full", "outcome", "none"])
 def test_whatever_archives_a_message_obeys(way: str, archive: str) -> None:
     queue_set(archive=archive)
     sent = send()
@@ -176,7 +177,7 @@ def test_messages_of_one_call_go_by_their_own_channels() -> None:
     assert sql("SELECT messages FROM pgqueue_departure") == [(1,)] * 3, "a place is free in each"
 
 
-@pytest.mark.parametrize("errors", ['[1, "x", {"type": {"a": 1}}, null]', "{}", "7", None, "[]"])
+@cases("errors", ['[1, "x", {"type": {"a": 1}}, null]', "{}", "7", None, "[]"])
 def test_errors_of_any_shape_are_archived(errors: str | None) -> None:
     sent = send()
     sql("UPDATE pgqueue_message SET errors = %s", errors)

@@ -18,6 +18,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Queue
 from tests.lifecycle.test_archive import send
+from tests.support.cases import cases
 from tests.support.messages import places
 from tests.support.refusals import refused
 from tests.support.sql import sql
@@ -55,9 +56,7 @@ def test_a_queue_is_set_as_far_as_it_is_said() -> None:
     assert Queue.objects.values_list("archive", "events").get() == ("full", False)
 
 
-@pytest.mark.parametrize(
-    "settings", ["[]", "null", '{"paused": true}', '{"events": 1}', '{"events": "yes"}', '{"archive": 7}']
-)
+@cases("settings", ["[]", "null", '{"paused": true}', '{"events": 1}', '{"events": "yes"}', '{"archive": 7}'])
 def test_settings_that_cannot_be_are_refused(settings: str) -> None:
     [(outcome, refusal)] = sql("SELECT outcome, refusal ->> 'message' FROM pgqueue_queue_set('default', %s)", settings)
     assert outcome == "invalid"

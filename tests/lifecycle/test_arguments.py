@@ -47,6 +47,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.tick import tick
 from django_pgqueue.models import Message
+from tests.support.cases import cases
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +75,7 @@ NEW: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NEW)
+@cases("name", NEW)
 def test_a_message_with_a_wrong_type_is_refused(name: str) -> None:
     for wrong in NEW[name]:
         given = {"handler": "h", name: wrong}
@@ -146,7 +147,7 @@ VERBS: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "name", "values"), VERBS)
+@cases(("verb", "name", "values"), VERBS)
 def test_a_verb_refuses_a_wrong_type(verb: Callable[[Any], Any], name: str, values: list[Any]) -> None:
     for wrong in values:
         with refused(InvalidMessage, name):
@@ -204,7 +205,7 @@ def test_on_refused_is_checked_before_anything_is_refused() -> None:
     assert not Message.objects.exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     "call",
     [
         lambda: peek(limit=-1),

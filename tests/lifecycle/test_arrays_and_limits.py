@@ -18,6 +18,7 @@ from django_pgqueue.exceptions import (
     InvalidMessage,
 )
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.refusals import refusal
 from tests.support.sql import sql
 
@@ -35,7 +36,7 @@ ONE_MORE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ONE_MORE)
+@cases("name", ONE_MORE)
 def test_arrays_of_unequal_length_are_refused_by_name(name: str) -> None:
     payloads = "" if name == "p_payloads" else "p_payloads => NULL, "
     call = f"pgqueue_enqueue_many(p_handlers => ARRAY['h', 'h'], {payloads}{name} => {ONE_MORE[name]})"
@@ -43,7 +44,7 @@ def test_arrays_of_unequal_length_are_refused_by_name(name: str) -> None:
     assert not Message.objects.exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("verb", "more"),
     [
         ("complete", "'{}'::jsonb[]"),
@@ -68,7 +69,7 @@ def test_a_settlement_whose_arrays_do_not_pair_up_is_an_error_and_the_lease_stay
     assert complete(delivery) == {delivery.id}
 
 
-@pytest.mark.parametrize(
+@cases(
     "limits",
     [
         '{"max_size": 1.5}', '{"max_size": "x"}', '{"max_size": 3e9}', '{"weight": 1e400}', '{"release_burst": [1]}',

@@ -18,6 +18,7 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.exceptions import InvalidMessage
+from tests.support.cases import cases
 from tests.support.messages import live
 from tests.support.moments import expire
 from tests.support.refusals import refusal, refused
@@ -39,7 +40,7 @@ def pauses(*arguments: object, count: int = 400) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("backoff", "columns"),
     [
         (None, (None, None, None)),
@@ -90,7 +91,7 @@ def test_it_ends_at_the_longest():
     assert 100 < max(found) <= 120
 
 
-@pytest.mark.parametrize("factor", [0.0, -5.0, float("nan"), float("inf"), 1e300])
+@cases("factor", [0.0, -5.0, float("nan"), float("inf"), 1e300])
 def test_nonsense_in_a_plain_insert_does_not_stop_the_sweep(factor):
     enqueue("h", max_attempts=99)
     sql("UPDATE pgqueue_message SET backoff_factor = %s, attempts = 50", factor)

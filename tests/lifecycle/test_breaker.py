@@ -25,6 +25,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.maintenance.declared_breakers import sync_breakers
 from django_pgqueue.models import SharedLimit
+from tests.support.cases import cases
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +89,7 @@ def test_invalid_arguments_are_refused() -> None:
         breaker_set("m" * 161, MAIL)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "text"),
     [
         ({"failures": 0}, "failures is 0"),

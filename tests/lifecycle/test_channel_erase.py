@@ -21,6 +21,7 @@ from django_pgqueue.lifecycle import channel_erase as erasing
 from django_pgqueue.lifecycle.channel_erase import ChannelErased
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.canary import CANARY, erase, grep
+from tests.support.cases import cases
 from tests.support.messages import places
 from tests.support.moments import pass_time
 from tests.support.refusals import refusal, refused
@@ -153,7 +154,7 @@ def test_messages_that_were_redriven_go_with_their_letters(tenant: str) -> None:
     assert not Message.objects.exists()
 
 
-@pytest.mark.parametrize("wrong", ["p_force => NULL", "p_dry_run => NULL", "p_after => NULL", "p_limit => 0"])
+@cases("wrong", ["p_force => NULL", "p_dry_run => NULL", "p_after => NULL", "p_limit => 0"])
 def test_a_null_or_an_empty_limit_changes_nothing(tenant: str, wrong: str) -> None:
     before = grep(CANARY)
     assert refusal(f"pgqueue_channel_erase('mails', '{tenant}', {wrong})")["sqlstate"] == "PGQ07"

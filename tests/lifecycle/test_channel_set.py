@@ -10,6 +10,7 @@ from django.db import IntegrityError, ProgrammingError
 from django_pgqueue import channel_release, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
+from tests.support.cases import cases
 from tests.support.refusals import refusal, refused
 from tests.support.sql import sql
 
@@ -80,7 +81,7 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
     assert limits(channel_set(channel="new", release_interval=release_interval))["release_interval"] == release_interval
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "problem"),
     [
         ({"max_concurrency": 0}, "pause the channel"),
@@ -107,7 +108,6 @@ def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta
         ({"queue": ""}, "queue"),
         ({"queue": "x" * 101}, "1 to 100"),
     ],
-    ids=lambda given: str(given)[:40],
 )
 def test_invalid_settings_of_a_channel_are_refused(given: dict[str, object], problem: str | None):
     with refused(InvalidMessage, problem) as raised:
@@ -132,22 +132,19 @@ def test_numbers_of_other_kinds_are_taken_or_refused_clearly(number: object):
     assert limits(channel)["max_concurrency"] == int(number)
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         {"max_concurrency": 0}, {"max_size": 0}, {"release_interval": timedelta(0)}, {"release_burst": 0},
         {"weight": 0}, {"weight": 1001}, {"name": ""}, {"queue": ""},
     ],
-    ids=str,
 )  # fmt: skip
 def test_the_table_itself_refuses_limits_that_make_no_sense(given: dict[str, object]):
     with refused(IntegrityError):
         Channel.objects.create(**{"name": "new", **given})
 
 
-@pytest.mark.parametrize(
-    "name", ["it's", 'a"b', "'; DROP TABLE pgqueue_channel; --", "🦆", "%s", "{}", "\\", "x" * 200]
-)
+@cases("name", ["it's", 'a"b', "'; DROP TABLE pgqueue_channel; --", "🦆", "%s", "{}", "\\", "x" * 200])
 def test_a_name_is_just_a_name(name: str):
     channel = channel_set(channel=name, queue=name[:100])
     assert Channel.objects.get(pk=channel).name == name
@@ -181,7 +178,7 @@ def test_queue_and_channel_cannot_be_swapped_by_their_order():
     assert Channel.objects.filter(queue="emails", name="new").exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rate", "interval", "burst"),
     [
         ("10/m", timedelta(seconds=6), 1),
@@ -205,7 +202,7 @@ def test_a_rate_of_none_lifts_the_limit():
     assert (limits(channel)["release_interval"], limits(channel)["release_burst"]) == (None, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rate", "says"),
     [
         ("10", 'no rate.*"10/m"'),
@@ -244,7 +241,7 @@ def test_it_sets_the_context_together_with_the_limits():
     assert Channel.objects.get(name="acme").context == {}
 
 
-@pytest.mark.parametrize("context", [None, "acme", ["tenant"], {"tenant": object()}, {"tenant": "\0"}])
+@cases("context", [None, "acme", ["tenant"], {"tenant": object()}, {"tenant": "\0"}])
 def test_a_context_that_is_none_is_refused(context: object):
     with pytest.raises(InvalidMessage, match="context"):
         channel_set(channel="acme", context=context)

@@ -9,6 +9,7 @@ import pytest
 from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter
+from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import expire
 from tests.support.refusals import refused
@@ -84,7 +85,7 @@ def test_a_message_whose_channel_was_deleted_is_kept_all_the_same():
     assert places(delivery.id) == ["dead letters"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         {"reason": ""},
@@ -94,7 +95,6 @@ def test_a_message_whose_channel_was_deleted_is_kept_all_the_same():
         {"reason": "x", "details": {1}},
         {"reason": "x", "details": "\0"},
     ],
-    ids=str,
 )
 def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
     [delivery] = lease_messages()

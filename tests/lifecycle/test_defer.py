@@ -12,6 +12,7 @@ from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueu
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.give_back import give_back
 from django_pgqueue.models import DeadLetter, Message
+from tests.support.cases import cases
 from tests.support.messages import lease_messages, live
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
@@ -95,7 +96,7 @@ def test_state_is_saved_for_the_next_delivery():
     assert delivery.state is None
 
 
-@pytest.mark.parametrize("state", [[], {}, 0, False, ""], ids=repr)
+@cases("state", [[], {}, 0, False, ""])
 def test_an_empty_state_is_a_state(state: object):
     [delivery] = lease_messages()
     defer(delivery, state=state)
@@ -143,7 +144,7 @@ def test_lost_leases_can_be_left_out():
     assert live(lost.id, "attempts") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "when",
     [
         {"until": datetime(2100, 1, 1)},  # noqa: DTZ001
@@ -153,7 +154,6 @@ def test_lost_leases_can_be_left_out():
         {"state": {1}},
         {"state": "a\0b"},
     ],
-    ids=lambda when: str(when)[:40],
 )
 def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
     [delivery] = lease_messages()

@@ -19,6 +19,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.messages import enqueue_backlog, live
 from tests.support.moments import a_moment_of_the_database, expire, pass_time
 from tests.support.refusals import refused
@@ -85,14 +86,13 @@ def test_a_lease_that_is_given_in_an_old_transaction_is_not_born_expired():
         assert delivery.lease_expires_at > value("SELECT now() + interval '100 milliseconds'")
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         {"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"limit": 2**40},
         {"lease": timedelta(0)}, {"lease": timedelta(-1)}, {"lease": timedelta.max}, {"lease": 15},
         {"queue": None}, {"queue": "a\0b"}, {"worker": "\ud800"}, {"worker": "w" * 300},
     ],
-    ids=lambda arguments: str(arguments)[:40],
 )  # fmt: skip
 def test_nonsense_is_refused(arguments: dict[str, object]):
     enqueue("h")

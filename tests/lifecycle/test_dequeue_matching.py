@@ -21,6 +21,7 @@ from django_pgqueue import (
     queue_pause,
 )
 from django_pgqueue.exceptions import InvalidMessage
+from tests.support.cases import cases
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql, value
@@ -212,7 +213,7 @@ def test_a_decorated_function_stands_for_its_name():
         dequeue_matching(handler=lambda delivery: None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "says", "hint"),
     [
         ("", "dequeue_matching needs a handler or a payload: both are NULL", "pgqueue_dequeue()"),

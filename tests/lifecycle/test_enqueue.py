@@ -20,6 +20,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.messages import live
 from tests.support.moments import pass_time
 from tests.support.refusals import refusal, refused, rolled_back
@@ -71,9 +72,7 @@ def test_a_payload_and_a_body_of_a_megabyte_pass():
     assert delivery.body == raw
 
 
-@pytest.mark.parametrize(
-    "name", ["it's", 'a"b', "'; DROP TABLE pgqueue_message; --", "🦆", "%s", "x" * 200, " ", "Ⅷ\n\t", "\\"]
-)
+@cases("name", ["it's", 'a"b', "'; DROP TABLE pgqueue_message; --", "🦆", "%s", "x" * 200, " ", "Ⅷ\n\t", "\\"])
 def test_hostile_names_of_channels_are_just_names(name: str):
     channel_set(channel=name)
     enqueue("h", channel=name)
@@ -83,14 +82,14 @@ def test_hostile_names_of_channels_are_just_names(name: str):
     assert value("SELECT channel FROM pgqueue_archived_message WHERE id = %s", delivery.id) == name
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800"], ids=["nul", "half a surrogate pair"])
-@pytest.mark.parametrize("argument", ["handler", "channel", "queue", "dedupe_key"])
+@cases("name", ["a\0b", "\ud800"])
+@cases("argument", ["handler", "channel", "queue", "dedupe_key"])
 def test_names_that_are_not_text_are_refused(argument: str, name: str):
     with refused(InvalidMessage):
         enqueue(**{"handler": "h", argument: name})
 
 
-@pytest.mark.parametrize("name", ["nowhere", "x" * 300, "", "Default", "default "])
+@cases("name", ["nowhere", "x" * 300, "", "Default", "default "])
 def test_an_unknown_channel_is_refused_and_the_error_says_what_to_do(name: str):
     with refused(ChannelNotFound, "does not exist") as raised:
         enqueue("h", channel=name)
@@ -116,7 +115,7 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
         enqueue("h", channel="x" * 201)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "problem"),
     [
         ({"handler": ""}, "no name"),
@@ -140,7 +139,6 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
         ({"headers": ["a list"]}, "headers"),
         ({"headers": "text"}, "headers"),
     ],
-    ids=str,
 )
 def test_invalid_messages_are_refused(given: dict[str, object], problem: str | None):
     with refused(InvalidMessage, problem), transaction.atomic():

@@ -17,6 +17,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json, to_json_texts
 from django_pgqueue.lifecycle.enqueue import bind, columns_of, parameters
 from django_pgqueue.lifecycle.enqueue_bind import Bound
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -61,8 +62,8 @@ def some(count: int, seed: int, **fixed: Any) -> list[NewMessage]:
     return [NewMessage(**{name: chosen.choice(values) for name, values in USUAL.items()} | fixed) for _ in range(count)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 50])
-@pytest.mark.parametrize("seed", range(10))
+@cases("count", [1, 2, 50])
+@cases("seed", range(10))
 def test_columns_have_the_values_of_each_message(count: int, seed: int) -> None:
     messages = some(count, seed)
     columns = columns_of(messages)
@@ -72,7 +73,7 @@ def test_columns_have_the_values_of_each_message(count: int, seed: int) -> None:
         assert list(columns.get(name, [None] * count)) == list(values), name
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+@cases(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_a_value_that_is_not_allowed_is_left_to_the_message_itself(name: str, value: Any) -> None:
     wrong = NewMessage(**{"handler": "plain", name: value})
     with pytest.raises(InvalidMessage):
@@ -80,7 +81,7 @@ def test_a_value_that_is_not_allowed_is_left_to_the_message_itself(name: str, va
     assert columns_of([*some(3, 1), wrong]) is None
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in UNUSUAL.items() for value in values])
+@cases(("name", "value"), [(name, value) for name, values in UNUSUAL.items() for value in values])
 def test_a_field_that_few_messages_have_is_left_to_the_message_itself(name: str, value: Any) -> None:
     rare = NewMessage(**{"handler": "plain", name: value})
     assert bind(rare)
@@ -97,7 +98,7 @@ def test_a_message_that_may_be_too_large_is_left_to_itself() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("seed", range(5))
+@cases("seed", range(5))
 def test_the_server_reads_the_columns_as_they_were(seed: int) -> None:
     messages = some(20, seed)
     columns = columns_of(messages)
@@ -120,7 +121,7 @@ def test_a_column_of_nothing_but_defaults_is_not_sent() -> None:
     assert sent == {"handler", "payload"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "values",
     [
         [{"n": 1}, None, "text", [], 1.5, True, ""],
@@ -129,7 +130,6 @@ def test_a_column_of_nothing_but_defaults_is_not_sent() -> None:
         [None, None],
         [7],
     ],
-    ids=repr,
 )
 def test_values_are_encoded_together_as_each_by_itself(values: list[Any]) -> None:
     assert to_json_texts(values, "payload", 1_000) == [to_json(value, "payload", 1_000) for value in values]

@@ -19,6 +19,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.test_enqueue import READY, SCHEDULED
+from tests.support.cases import cases
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql
@@ -38,8 +39,8 @@ def test_bulk_create_enqueues():
     assert [delivery.payload for delivery in dequeue(limit=100)] == list(range(30))
 
 
-@pytest.mark.parametrize("column", ["payload", "headers"])
-@pytest.mark.parametrize(
+@cases("column", ["payload", "headers"])
+@cases(
     ("value", "problem"),
     [
         ("canary" * 3_000_000, "the {} takes .* more than the setting MAX_PAYLOAD allows"),
@@ -47,9 +48,8 @@ def test_bulk_create_enqueues():
         ("canary \ud800", "the {} contains half a surrogate pair"),
         ([float("nan"), "canary"], "something in the {} is not JSON"),
     ],
-    ids=["too large", "NUL", "half a pair", "NaN"],
 )
-@pytest.mark.parametrize("many", [False, True])
+@cases("many", [False, True])
 def test_json_that_the_verb_refuses_is_not_sent_by_the_orm_and_not_quoted(
     column: str, value: Any, problem: str, many: bool
 ):

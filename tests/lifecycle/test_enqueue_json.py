@@ -13,16 +13,16 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
+from tests.support.cases import cases
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [None, True, 0, -1.5, "", "🦆 \x01 \u2028", [], {}, {"": [None, {"a": [1.5]}]}, 10**30, "\\u0000", {"\\ud800": 1}],
-    ids=repr,
 )
 def test_every_json_value_survives(payload: object):
     enqueue("h", payload)
@@ -50,7 +50,7 @@ circular: list[object] = []
 circular.append(circular)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("payload", "problem"),
     [
         ({1, 2}, "not JSON"),
@@ -66,21 +66,6 @@ circular.append(circular)
         ("\\\0", "u0000"),
         ("\ud800", "surrogate"),
         ({"\udfff": 1}, "surrogate"),
-    ],
-    ids=[
-        "set",
-        "object",
-        "bytes",
-        "tuple",
-        "nan",
-        "infinity",
-        "circular",
-        "too deep",
-        "nul",
-        "nul key",
-        "nul2",
-        "half",
-        "half key",
     ],
 )
 def test_a_payload_that_is_not_json_is_refused_and_says_why(payload: object, problem: str):

@@ -12,6 +12,7 @@ from django_pgqueue import Delivery, Limit, NewMessage, aenqueue, dequeue, enque
 from django_pgqueue import limits as declarations
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message, SharedLimit
+from tests.support.cases import cases
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -91,7 +92,7 @@ def test_each_message_of_many_has_its_own():
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "text"),
     [
         ({"cost": "5"}, "cost is not an integer but str"),

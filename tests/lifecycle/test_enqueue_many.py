@@ -7,6 +7,7 @@ import pytest
 from django_pgqueue import NewMessage, channel_release, channel_set, dequeue, enqueue, enqueue_many
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -29,8 +30,8 @@ def test_answers_come_in_the_order_of_the_messages():
     assert all(answer.created for answer in answers)
 
 
-@pytest.mark.parametrize("queues", [("default",), ("default", "emails")])
-@pytest.mark.parametrize("channels", [1, 3, 150])
+@cases("queues", [("default",), ("default", "emails")])
+@cases("channels", [1, 3, 150])
 def test_ids_grow_in_the_order_given_on_any_number_of_channels(queues: tuple[str, ...], channels: int) -> None:
     """Few channels of one queue are looked up together, and any others one by one."""
     places = [(queue, f"c{number}") for queue in queues for number in range(channels)]
@@ -63,7 +64,7 @@ def test_a_channel_that_is_created_and_one_that_exists_share_a_call(settings) ->
     assert [Message.objects.get(pk=answer.id).channel.name for answer in answers] == ["old", "new", "old"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arrays", "problem"),
     [
         ("ARRAY['h', '']", "the handler has no name"),
@@ -118,7 +119,7 @@ def test_messages_of_one_call_are_first_in_first_out():
     assert [delivery.payload for delivery in dequeue(limit=50)] == list(range(50))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("bad", "error"),
     [
         (NewMessage(handler=""), InvalidMessage),
@@ -134,7 +135,6 @@ def test_messages_of_one_call_are_first_in_first_out():
         (NewMessage(handler="h", channel="released"), ChannelReleased),
         (NewMessage(handler="h", channel="small"), ChannelFull),
     ],
-    ids=lambda given: repr(given)[:60] if isinstance(given, NewMessage) else given.__name__,
 )
 def test_one_bad_message_and_none_is_taken(bad: NewMessage, error: type[Exception]):
     channel_set(channel="released")

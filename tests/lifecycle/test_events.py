@@ -29,6 +29,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.events import CHANNEL, Event, decode, listen
 from django_pgqueue.models import Message, Queue
+from tests.support.cases import cases
 from tests.support.messages import lease_message
 from tests.support.moments import expire
 from tests.support.sessions import Connect
@@ -216,7 +217,7 @@ def test_keys_that_a_later_version_adds_are_left_out():
     assert (event.ids, event.at, event.reason) == ((1, 2), datetime(2030, 1, 1, 11, tzinfo=UTC), None)
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload", ["", "default", "[1]", "7", "{}", json.dumps(PAYLOAD | {"at": "now"}), json.dumps(PAYLOAD | {"ids": 7})]
 )
 def test_anything_else_is_no_event(payload):

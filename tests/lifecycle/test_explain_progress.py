@@ -28,6 +28,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message, Worker
 from tests.lifecycle.test_explain import absorbed, of_message, reason_of
+from tests.support.cases import cases
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql
@@ -92,7 +93,7 @@ def test_the_last_attempt_is_known_before_and_while_it_runs(worker: Worker) -> N
     assert reason_of(message, "last_attempt").sentence.startswith("This attempt is its last (2 of 2)")
 
 
-@pytest.mark.parametrize("errors", [{"just": "an object"}, ["attempt"], "attempt", 7, [[]], [{}], []])
+@cases("errors", [{"just": "an object"}, ["attempt"], "attempt", 7, [[]], [{}], []])
 def test_errors_of_any_shape_are_no_error(errors: object, worker: Worker) -> None:
     message = enqueue("h").id
     Message.objects.filter(pk=message).update(errors=errors)

@@ -8,6 +8,7 @@ import pytest
 from django_pgqueue import Delivery, complete, dequeue, enqueue, handler, limit_drop, limit_set
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import SharedLimit
+from tests.support.cases import cases
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -77,7 +78,7 @@ def test_release_interval_and_burst_may_be_given_instead_of_a_rate():
     assert len(dequeue(limit=10)) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "text"),
     [
         ({"max_concurrency": "3"}, "max_concurrency is not an integer but str"),
@@ -100,7 +101,7 @@ def test_a_wrong_value_is_refused_and_changes_nothing(wrong: dict[str, Any], tex
     assert SharedLimit.objects.get().max_concurrency == 2
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", 5, None])
+@cases("name", ["", "x" * 201, "a\0b", 5, None])
 def test_a_name_that_is_none_is_refused(name: Any):
     with refused(InvalidMessage):
         limit_set(name, max_concurrency=1)

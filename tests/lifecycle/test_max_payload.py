@@ -26,6 +26,7 @@ from django_pgqueue.checks.configuration import check_settings
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.sql.call import call
+from tests.support.cases import cases
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -48,7 +49,7 @@ def text_of(size: int) -> str:
 
 
 @SMALL
-@pytest.mark.parametrize(
+@cases(
     "message",
     [
         {"payload": text_of(1_001)},
@@ -57,7 +58,6 @@ def text_of(size: int) -> str:
         {"payload": text_of(500), "body": b"x" * 301, "headers": {"h": "y" * 192}},
         {"payload": "é" * 200},
     ],
-    ids=["payload", "body", "headers", "together", "bytes, not characters"],
 )
 def test_a_message_that_is_too_large_is_refused(message: dict[str, Any], django_assert_num_queries: Any) -> None:
     for attempt in (lambda: enqueue("h", **message), lambda: enqueue_many([NewMessage(handler="h", **message)])):
@@ -74,7 +74,7 @@ def test_values_that_just_fit_are_taken() -> None:
 
 
 @SMALL
-@pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter", "retry", "edit", "redrive"])
+@cases("verb", ["complete", "defer", "dead_letter", "retry", "edit", "redrive"])
 def test_results_states_details_and_errors_have_the_same_limit(verb: str) -> None:
     enqueue("h")
     large = text_of(1_001)
@@ -100,7 +100,7 @@ def large(megabytes: int) -> str:
 ASK = "SELECT pgqueue_raise(refusal) FROM"
 
 
-@pytest.mark.parametrize(
+@cases(
     "statement",
     [
         f"{ASK} pgqueue_enqueue('h', {large(65)})",
@@ -109,7 +109,6 @@ ASK = "SELECT pgqueue_raise(refusal) FROM"
         f"INSERT INTO pgqueue_message (channel_id, handler, payload) SELECT id, 'h', {large(65)} FROM pgqueue_channel",
         f"{ASK} pgqueue_enqueue('h', {large(33)}, p_headers => jsonb_build_object('h', {large(33)}))",
     ],
-    ids=["enqueue", "body", "enqueue_many", "INSERT", "large headers"],
 )
 def test_the_table_has_a_limit_of_its_own(statement: str) -> None:
     with refused(DatabaseError, "more than 64 MB") as found:
@@ -142,7 +141,7 @@ def test_the_words_of_postgresql_about_a_value_are_not_shown(payload: str) -> No
     assert SECRET not in shown(found.value)
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "16", 64 * 1024 * 1024 + 1, None])
+@cases("value", [0, -1, True, "16", 64 * 1024 * 1024 + 1, None])
 def test_the_setting_is_a_number_of_bytes_up_to_the_limit_of_the_table(value: Any) -> None:
     with override_settings(DJANGO_PGQUEUE={"MAX_PAYLOAD": value}):
         [problem] = check_settings()

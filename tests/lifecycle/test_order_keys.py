@@ -31,6 +31,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
+from tests.support.cases import cases
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
 
@@ -57,7 +58,7 @@ def send(count: int, **fields: Any) -> list[int]:
     return [enqueue("h", order_key=KEY, **fields).id for _ in range(count)]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@cases("way", WAYS)
 def test_each_way_to_enqueue_keeps_the_order_of_a_key(way: str):
     first, second = WAYS[way](KEY), WAYS[way](KEY)
     other = WAYS[way]("invoice-8")

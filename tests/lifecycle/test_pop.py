@@ -7,6 +7,7 @@ import pytest
 from django_pgqueue import channel_set, complete, enqueue, pop
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Message
+from tests.support.cases import cases
 from tests.support.messages import places
 from tests.support.refusals import refused, rolled_back
 from tests.support.sql import sql
@@ -69,9 +70,7 @@ def test_a_place_under_max_concurrency_is_free_again_at_once():
     assert [len(pop(limit=5)) for _ in range(4)] == [1, 1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"queue": None}, {"queue": "a\0b"}], ids=str
-)
+@cases("arguments", [{"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"queue": None}, {"queue": "a\0b"}])
 def test_nonsense_is_refused(arguments: dict[str, object]):
     with refused(InvalidMessage):
         pop(**arguments)

@@ -21,6 +21,7 @@ from django_pgqueue.exceptions import (
 )
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.test_refusals import many
+from tests.support.cases import cases
 from tests.support.refusals import refusal
 from tests.support.sql import sql
 
@@ -89,7 +90,7 @@ def test_an_exception_can_be_had_in_sql() -> None:
 # on_refused.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "outcome"),
     [
         ({"channel": "full"}, "full"),

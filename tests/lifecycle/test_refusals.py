@@ -43,6 +43,7 @@ from django_pgqueue.exceptions import (
     ScheduleNotFound,
 )
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -122,7 +123,7 @@ def all_rows() -> list[Any]:
     return [*rows, live]
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@cases("what", REFUSED)
 def test_after_a_refusal_the_transaction_goes_on_and_nothing_has_changed(crowd: None, what: str) -> None:
     error, ask = REFUSED[what]
     enqueue("before")

@@ -11,6 +11,7 @@ from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_ma
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
+from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
@@ -46,7 +47,7 @@ def test_a_negative_delay_means_at_once():
     assert len(dequeue()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("attempt", "base", "longest"),
     [
         (1, "1 second", 1), (2, "1 second", 2), (4, "1 second", 8), (3, "10 seconds", 40), (13, "1 second", 3600),
@@ -150,7 +151,7 @@ def test_a_retry_gives_its_place_back():
     assert [after.payload for after in dequeue()] == ["next"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         {"errors": [{1}]}, {"errors": [{"message": "a\0b"}]}, {"errors": [OOPS], "delays": [5]},
@@ -158,7 +159,6 @@ def test_a_retry_gives_its_place_back():
         {"errors": [OOPS], "reason": "a\0b"}, {"errors": OOPS}, {"errors": []}, {"errors": [OOPS, OOPS]},
         {"errors": [OOPS], "delays": [timedelta(0)] * 2},
     ],
-    ids=lambda given: str(given)[:60],
 )  # fmt: skip
 def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
     [delivery] = lease_messages()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from django_pgqueue import dequeue, retry
 from django_pgqueue.models import Channel, Message
+from tests.support.cases import cases
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql, value
@@ -104,7 +105,7 @@ def test_an_insert_is_refused_if_and_only_if_the_verb_refuses(changed: list[str]
         assert answer(MANY, row) == by_verb
 
 
-@pytest.mark.parametrize("name", sorted(COLUMNS))
+@cases("name", sorted(COLUMNS))
 def test_each_value_of_a_column_alone(name: str) -> None:
     """Chance need not find them: each value of the strategy, in a row that is otherwise plain."""
     found = {None: 0, "refused": 0}

@@ -10,6 +10,7 @@ from django_pgqueue import cancel, channel_purge, complete, dead_letter, defer, 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter
+from tests.support.cases import cases
 from tests.support.messages import lease_message, live, places
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
@@ -55,7 +56,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("first", "second"), EXPECTED)
+@cases(("first", "second"), EXPECTED)
 def test_a_second_settlement_learns_what_the_first_one_did(first, second):
     delivery = lease_message()
     SETTLE[first](delivery)

@@ -6,6 +6,7 @@ import pytest
 
 from django_pgqueue import Delivery, complete, dequeue, enqueue, limit_set, spend
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from tests.support.cases import cases
 from tests.support.sql import value
 
 pytestmark = [pytest.mark.django_db]
@@ -71,7 +72,7 @@ def test_only_the_holder_corrects() -> None:
 
 
 @pytest.mark.usefixtures("bucket")
-@pytest.mark.parametrize("cost", [0, -1, 2**31, "7", True, 1.5])
+@cases("cost", [0, -1, 2**31, "7", True, 1.5])
 def test_a_cost_that_is_none_is_refused(cost: int) -> None:
     [first] = lease_with_cost(10)
     with pytest.raises(InvalidMessage):

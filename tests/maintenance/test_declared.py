@@ -17,6 +17,7 @@ from django_pgqueue.maintenance.declared import SyncCounts, sync_schedules
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import Schedule
 from tests.maintenance.conftest import make, plan
+from tests.support.cases import cases
 from tests.support.codecs import SECRET, Toy
 
 NOTHING = SyncCounts(added=0, changed=0, removed=0)
@@ -75,7 +76,7 @@ def yields(delivery):
     yield 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "problem"),
     [
         (nothing, r"test_declared.nothing is called with one delivery .* Write def nothing\(delivery: Delivery\)"),
@@ -196,7 +197,7 @@ def test_a_function_with_two_names_must_say_which():
     assert list(schedules.collect_declared_schedules().found) == ["this one"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "field"),
     [
         ({"when": "every day"}, "cron"),
@@ -211,7 +212,6 @@ def test_a_function_with_two_names_must_say_which():
         ({"when": "@daily", "missed_limit": "3"}, "missed_limit"),
         ({"when": "@daily", "missed_limit": True}, "missed_limit"),
     ],
-    ids=str,
 )
 def test_wrong_arguments_are_named_where_they_stand(arguments: dict[str, object], field: str):
     with pytest.raises(InvalidSchedule) as raised:

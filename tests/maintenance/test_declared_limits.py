@@ -18,6 +18,7 @@ from django_pgqueue.limits import UNDECLARED
 from django_pgqueue.maintenance.declared_limits import LimitCounts, sync_limits
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.models import SharedLimit
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 NOTHING = LimitCounts(added=0, changed=0, undeclared=0)
@@ -167,7 +168,7 @@ def test_the_first_run_of_a_worker_and_a_migration_write_them():
     assert state() == (1, None, None, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "text"),
     [
         ({"max_concurrency": 0}, "max_concurrency is 0"),
@@ -186,7 +187,7 @@ def test_a_wrong_declaration_is_refused(given: dict[str, Any], text: str):
     assert declarations._declared == {}
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", 5, None])
+@cases("name", ["", "x" * 201, "a\0b", 5, None])
 def test_a_wrong_name_is_refused(name: Any):
     with pytest.raises(InvalidMessage):
         Limit(name)

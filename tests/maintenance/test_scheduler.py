@@ -16,6 +16,7 @@ from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler, due_schedules
 from django_pgqueue.models import Message, Schedule, ScheduleTick
 from tests.maintenance.conftest import made, make, pass_time_of_schedules, plan
+from tests.support.cases import cases
 
 NOTHING = ScheduleCounts(fired=0, passed_over=0, failed=0)
 
@@ -95,7 +96,7 @@ def test_a_schedule_that_is_not_due_disabled_or_removed_does_not_fire():
     assert made() == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("missed", "late", "fired"),
     [
         ("skip", {"seconds": 5}, [0]),

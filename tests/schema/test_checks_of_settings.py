@@ -15,12 +15,13 @@ from django.test import override_settings
 from django_pgqueue.checks import configuration
 from django_pgqueue.conf import DEFAULTS
 from tests.schema.test_checks import ours
+from tests.support.cases import cases
 from tests.support.paths import REPOSITORY
 
 # Settings
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "problem", "words"),
     [
         ([], "pgqueue.E001", "not a dict but list"),
@@ -69,7 +70,7 @@ def test_a_wrong_setting_is_named(given: Any, problem: str, words: str) -> None:
     assert words in found[problem].msg
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         {},

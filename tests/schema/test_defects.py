@@ -30,10 +30,16 @@ def put_in(defect: Defect) -> dict[str, str]:
     return sources
 
 
-@pytest.mark.parametrize("defect", ALL, ids=lambda defect: defect.name)
-def test_a_defect_changes_each_of_its_functions(defect: Defect):
-    for function, source in put_in(defect).items():
-        assert source != body(function), f"{defect.name}: {function} stays as it is"
+def test_a_defect_changes_each_of_its_functions():
+    stale = []
+    for defect in ALL:
+        try:
+            stale += [
+                f"{defect.name}: {name} stays as it is" for name, text in put_in(defect).items() if text == body(name)
+            ]
+        except ValueError as error:
+            stale.append(str(error))
+    assert not stale, "\n".join(stale)
 
 
 def test_a_text_that_is_not_there_any_more_is_noticed():

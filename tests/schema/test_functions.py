@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -98,33 +97,32 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
             assert sorted(config or []) == sorted(pinned), name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_locks_are_taken_as_the_lock_order_says(path: Path) -> None:
+def test_locks_are_taken_as_the_lock_order_says() -> None:
     """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel."""
-    code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
-    waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
-    assert waiting == (["FOR UPDATE"] if path.stem.startswith("pgqueue_lock_size_v") else [])
-    assert not re.search(r"pg_advisory_(xact_)?lock", code)
-    assert "LOCK TABLE" not in code
+    for path in FILES:
+        code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
+        waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
+        assert waiting == (["FOR UPDATE"] if path.stem.startswith("pgqueue_lock_size_v") else []), path.name
+        assert not re.search(r"pg_advisory_(xact_)?lock|LOCK TABLE", code), path.name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_no_function_sleeps(path: Path) -> None:
+def test_no_function_sleeps() -> None:
     """It would hold its locks, its snapshot and a transaction id meanwhile: callers wait, outside of a transaction.
 
     One procedure waits for them. It commits before each sleep, which is short: tests/concurrency/test_dequeue_wait.py.
     Two functions ask ten times, a millisecond apart, for what other dequeues hold until they commit.
     """
-    code = uncommented(path.read_text(encoding="utf-8"))
-    if path.stem.startswith("pgqueue_dequeue_wait_v"):
-        assert code.count("pg_sleep") == 1
-        assert re.search(r"\n        COMMIT;\n(?!.*pgqueue_).*pg_sleep", code, re.DOTALL)
-        assert not re.search(r"^(SECURITY DEFINER|SET )", code, re.MULTILINE), "it could not commit"
-    elif path.stem.startswith(("pgqueue_hold_limit_v", "pgqueue_lock_gate_v")):
-        assert code.count("pg_sleep") == code.count("PERFORM pg_sleep(0.001)") == 1
-        assert re.search(r"IN 1..(CASE WHEN p_patient THEN )?10 ", code)
-    else:
-        assert "pg_sleep" not in code
+    for path in FILES:
+        code = uncommented(path.read_text(encoding="utf-8"))
+        if path.stem.startswith("pgqueue_dequeue_wait_v"):
+            assert code.count("pg_sleep") == 1
+            assert re.search(r"\n        COMMIT;\n(?!.*pgqueue_).*pg_sleep", code, re.DOTALL)
+            assert not re.search(r"^(SECURITY DEFINER|SET )", code, re.MULTILINE), "it could not commit"
+        elif path.stem.startswith(("pgqueue_hold_limit_v", "pgqueue_lock_gate_v")):
+            assert code.count("pg_sleep") == code.count("PERFORM pg_sleep(0.001)") == 1, path.name
+            assert re.search(r"IN 1..(CASE WHEN p_patient THEN )?10 ", code), path.name
+        else:
+            assert "pg_sleep" not in code, path.name
 
 
 def test_a_function_that_waits_for_messages_takes_them_in_the_order_of_ids() -> None:
@@ -138,11 +136,11 @@ def test_a_function_that_waits_for_messages_takes_them_in_the_order_of_ids() -> 
 CHURNED = ["announce", "archive", "record_departures", "dequeue", "message_arrived", "stream_claim", "sweep", "tick"]
 
 
-@pytest.mark.parametrize("name", CHURNED)
-def test_a_look_at_what_churns_does_not_read_all_that_matches(name: str) -> None:
+def test_a_look_at_what_churns_does_not_read_all_that_matches() -> None:
     """A bitmap scan would, where a LIMIT asks for the first: statistics of few living rows lead to it."""
-    [path] = [path for path in FILES if path.stem == f"pgqueue_{name}_v01"]
-    assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8")
+    for name in CHURNED:
+        text = files.read_file("functions", f"pgqueue_{name}", LATEST[f"pgqueue_{name}"])
+        assert "\nSET enable_bitmapscan = off\n" in text, name
 
 
 INLINED = {
@@ -181,12 +179,12 @@ def test_it_is_known_what_becomes_a_part_of_the_statement() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", INLINED)
-def test_an_inlined_function_becomes_a_part_of_the_statement(name: str) -> None:
+def test_an_inlined_function_becomes_a_part_of_the_statement() -> None:
     """A call for each row would cost more, and its own plan might not be the one that fits."""
     with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN (VERBOSE) " + INLINED[name])
-        assert name not in "\n".join(line for (line,) in cursor.fetchall())
+        for name, statement in INLINED.items():
+            cursor.execute("EXPLAIN (VERBOSE) " + statement)
+            assert name not in "\n".join(line for (line,) in cursor.fetchall())
 
 
 def test_the_clock_is_never_the_transactions_start() -> None:

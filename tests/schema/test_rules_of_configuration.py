@@ -7,6 +7,7 @@ from django.db import IntegrityError, connection, transaction
 
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.sql.call import call
+from tests.support.cases import cases
 
 pytestmark = pytest.mark.django_db
 NEW = {
@@ -34,7 +35,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("table", "change", "rule"), REFUSED)
+@cases(("table", "change", "rule"), REFUSED)
 def test_a_value_that_no_verb_sets_is_refused(table: str, change: str, rule: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(NEW[table])

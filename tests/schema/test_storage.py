@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +25,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("table", OPTIONS)
+@cases("table", OPTIONS)
 def test_a_hot_table_has_its_storage_settings(table: str) -> None:
     options = sql("SELECT unnest(reloptions) FROM pg_class WHERE relname = %s", table)
     values = dict(option.split("=") for (option,) in options)

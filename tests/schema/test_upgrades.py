@@ -13,6 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
 from django_pgqueue.sql.operations import InstallFunction, InstallTables, LockTimeout
+from tests.support.cases import cases
 
 # On the first deployment all tables are empty, and no worker runs.
 OF_THE_FIRST_RELEASE = "0003_triggers"
@@ -45,7 +46,7 @@ def test_no_migration_after_the_first_release_is_careless():
     assert not [problem for problems in found.values() for problem in problems], found
 
 
-@pytest.mark.parametrize(
+@cases(
     ("operations", "problem"),
     [
         ([migrations.AddField("message", "note", models.TextField())], "LockTimeout"),

@@ -12,6 +12,7 @@ import pytest
 
 from django_pgqueue.sql import files
 from tests.security.conftest import KINDS
+from tests.support.cases import cases
 from tests.support.sessions import Session
 
 Login = Callable[..., Session]
@@ -193,7 +194,7 @@ def columns(owner: Session) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+@cases("kind", [*KINDS, "stranger"])
 def test_a_role_reaches_exactly_the_columns_that_it_was_granted(empty: Session, login: Login, kind: str) -> None:
     session = login(kind)
     promised = parsed(TABLES)
@@ -214,7 +215,7 @@ def test_a_role_reaches_exactly_the_columns_that_it_was_granted(empty: Session, 
     assert wrong == []
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+@cases("kind", [*KINDS, "stranger"])
 def test_no_role_empties_locks_or_changes_a_table(empty: Session, login: Login, kind: str) -> None:
     session = login(kind)
     for table in parsed(TABLES):
@@ -230,7 +231,7 @@ def test_no_role_empties_locks_or_changes_a_table(empty: Session, login: Login, 
         session.execute("LOCK TABLE pgqueue_message IN EXCLUSIVE MODE")
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "stranger"])
+@cases("kind", [*KINDS, "stranger"])
 def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, login: Login, kind: str) -> None:
     """The internal ones are granted to no role: they trust their callers."""
     session = login(kind)
@@ -251,7 +252,7 @@ def test_a_role_runs_exactly_the_functions_that_it_was_granted(empty: Session, l
     assert {f"pgqueue_{verb}" for verb in promised} <= set(files.latest_functions())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_no_role_makes_objects_beside_those_of_the_queue(empty: Session, login: Login, kind: str) -> None:
     """A role that could, could make objects that the queue's functions would find in place of PostgreSQL's own."""
     with pytest.raises(REFUSED):

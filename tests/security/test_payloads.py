@@ -17,6 +17,7 @@ from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, 
 from django_pgqueue.codecs import is_sealed_body
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from tests.support.cases import cases
 from tests.support.sessions import Session
 
 MB = 1024 * 1024
@@ -86,7 +87,7 @@ def test_any_text_is_either_kept_or_refused(payload: Any, headers: dict[str, str
 
 
 @override_settings(DJANGO_PGQUEUE={"MAX_PAYLOAD": 64 * MB})
-@pytest.mark.parametrize("size", [0, 1, 7_999, 8_000, 8_001, MB, 16 * MB])
+@cases("size", [0, 1, 7_999, 8_000, 8_001, MB, 16 * MB])
 def test_sizes_from_nothing_to_sixteen_megabytes(size: int) -> None:
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     text = "ß" * min(size // 2, 2 * MB)
@@ -101,7 +102,7 @@ def test_pickled_bytes_stay_bytes() -> None:
     assert there_and_back(None, pickled).body == pickled
 
 
-@pytest.mark.parametrize("value", [b"bytes", object(), {1, 2}, float("nan"), float("inf"), -float("inf"), {(1,): 2}])
+@cases("value", [b"bytes", object(), {1, 2}, float("nan"), float("inf"), -float("inf"), {(1,): 2}])
 def test_values_that_are_no_json_are_refused(value: Any) -> None:
     with pytest.raises(InvalidMessage, match="not JSON"):
         enqueue("h", {"deep": [value]})
@@ -171,7 +172,7 @@ def sneak_in(**columns: str) -> int:
         return message
 
 
-@pytest.mark.parametrize("columns", UNREADABLE.values(), ids=UNREADABLE.keys())
+@cases("columns", UNREADABLE.values())
 def test_a_message_that_python_cannot_read_is_a_dead_letter_and_the_others_are_delivered(
     columns: dict[str, str],
 ) -> None:

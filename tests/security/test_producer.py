@@ -10,6 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.support import verbs
+from tests.support.cases import cases
 from tests.support.sessions import Session, one
 
 Login = Callable[..., Session]
@@ -117,7 +118,7 @@ def test_it_fills_a_channel_with_a_size_and_drops_others_only_by_the_policy_of_t
     assert one(empty, "SELECT count(*) FROM pgqueue_message WHERE id = %s", before) == left
 
 
-@pytest.mark.parametrize("column", ["state", "errors", "attempts", "created_at", "limits", "cost", "worker"])
+@cases("column", ["state", "errors", "attempts", "created_at", "limits", "cost", "worker"])
 def test_it_writes_no_column_that_a_worker_trusts(producer: Session, column: str) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         producer.execute(f"INSERT INTO pgqueue_message (channel_id, handler, {column}) VALUES (1, 'h', NULL)")

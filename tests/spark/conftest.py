@@ -51,7 +51,7 @@ PATIENCE_SECONDS = 300
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
+        if item.nodeid.startswith("tests/spark/") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 

@@ -13,6 +13,7 @@ from django_pgqueue.spark.cli import COMMANDS, _said_by_task
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 from tests.spark.rows import fill_archive
+from tests.support.cases import cases
 from tests.support.sessions import Connect
 from tests.support.waiting import eventually
 
@@ -51,14 +52,14 @@ def test_help_lists_the_commands_and_imports_neither_spark_nor_django():
     assert not {"pyspark", "pyarrow", "psycopg", "django"} & set(done.stdout.split())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_help_of_a_command_needs_no_spark(command: str):
     done = run("pyspark", command, "--help", code=WITHOUT)
     assert done.returncode == 0, done.stderr
     assert f"usage: python -m django_pgqueue.spark {command}" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["export"], ["export", "--lake", "x", "--conf", "nonsense"]])
+@cases("arguments", [[], ["nonsense"], ["export"], ["export", "--lake", "x", "--conf", "nonsense"]])
 def test_wrong_usage_is_status_2(arguments: list[str]):
     done = run(*arguments)
     assert done.returncode == 2

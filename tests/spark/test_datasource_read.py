@@ -10,6 +10,7 @@ from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.reader import TableReader
 from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
+from tests.support.cases import cases
 from tests.support.sessions import Session as Database
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_channels_are_read_with_their_limits(spark: SparkSession, dsn: str, data
     assert (channel["release_interval_seconds"], channel["weight"], channel["max_size"]) == (90.0, 3, None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "problem"),
     [
         ({"table": "messages"}, "none of message, archive, dead_letter, channel"),

@@ -13,6 +13,7 @@ from django_pgqueue.spark.datasource.stream_reader import StreamReader
 from django_pgqueue.spark.datasource.tables import TABLES, source_schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
+from tests.support.cases import cases
 from tests.support.sessions import Session as Database
 from tests.support.sessions import one
 
@@ -189,7 +190,7 @@ def test_leases_are_extended_in_the_database(dsn: str, database: Database) -> No
     assert one(database, "SELECT min(lease_expires_at) > now() + interval '50 minutes' FROM pgqueue_message")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "error_text"),
     [
         ({}, "The option stream is missing"),

@@ -18,6 +18,7 @@ from django_pgqueue.spark.publish.target import Target, open_target
 from tests.spark.object_store import BUCKET, ObjectStore
 from tests.spark.published import check_copy, ids_by_commit, merge_all, publish
 from tests.spark.test_compact import add
+from tests.support.cases import cases
 
 XML = "application/xml"
 SLOW_DOWN = ("503 Slow Down", XML, b"<Error><Code>SlowDown</Code><Message>Please reduce your rate.</Message></Error>")
@@ -205,7 +206,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("text", SAID)
+@cases("text", SAID)
 def test_the_words_of_a_real_store_become_a_sentence_with_a_remedy(text: str) -> None:
     assert SAID[text] in StoreAddress("s3://bucket/lake", "bucket").said(OSError(text))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from django_pgqueue.spark.redaction import redact_secrets, secrets_of
+from tests.support.cases import cases
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +12,7 @@ def _no_secrets_around(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "shown"),
     [
         ("at postgresql://ada:c4n4ry!@db/shop", "at postgresql://ada:********@db/shop"),

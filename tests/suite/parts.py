@@ -35,7 +35,7 @@ SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
 # The day that decides what a part tries this time, as in 2026-11-23; without it, today.
 DAY = "PGQUEUE_TEST_DAY"
 # These files take longest: they begin first, so that no process ends long after the others.
-LONGEST = ("tests/spark",)
+LONGEST = ("tests/engine/test_storm.py", "tests/spark", "tests/worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ REST = (
         "sabotage",
         "defects of the day that are put into the queue are noticed",
         tests=(
-            "verification/chaos/test_sabotage.py::test_a_defect_is_noticed_within_a_minute",
+            "verification/chaos/test_sabotage.py",
             "verification/model_based/test_sabotage.py",
         ),
     ),
@@ -134,8 +134,12 @@ REST = (
     Part("browser", "the admin in Chromium", tests=("tests/admin/browser",)),
     Part(
         "guides",
-        "guides, followed in a new project",
-        tests=("tests/docs/test_followed.py::test_a_guide_can_be_followed_in_a_new_project",),
+        "the documentation as a site, and guides that are followed in a new project",
+        tests=(
+            "tests/docs/test_followed.py::test_a_guide_can_be_followed_in_a_new_project",
+            "tests/docs/test_followed.py::test_the_tutorial_of_a_tenant_can_be_followed_from_an_empty_folder",
+            "tests/docs/test_site.py",
+        ),
     ),
     Part(
         "plans",
@@ -147,17 +151,34 @@ REST = (
         "faults",
         "connections that break at each statement, clocks that are wrong, hostile handlers",
         tests=(
+            "tests/worker/test_deaths.py::test_a_process_that_cannot_even_give_up_what_is_overdue_is_killed",
+            "tests/worker/test_deaths.py::test_children_of_a_killed_supervisor_are_gone_before_their_leases",
+            "tests/worker/test_isolation.py::test_a_worker_serves_it[repeatable read-0]",
+            "tests/worker/test_isolation.py::test_a_worker_serves_it[repeatable read-1]",
+            "tests/worker/test_misfit.py::test_a_settlement_that_no_function_can_write_fails_no_message[scripted-0]",
+            "tests/worker/test_misfit.py::test_a_settlement_that_no_function_can_write_fails_no_message[scripted.async-1]",
+            "tests/worker/test_misfit.py::test_a_settlement_that_no_function_can_write_fails_no_message[scripted.atomic-0]",
+            "tests/worker/test_misfit.py::test_a_settlement_that_no_function_can_write_fails_no_message[scripted.atomic-1]",
             "tests/worker/test_network.py::test_a_backend_may_be_terminated_at_any_step",
             "tests/worker/test_network.py::test_a_connection_may_break_around_any_statement",
+            "tests/worker/test_network.py::test_a_listener_notices_that_it_is_not_notified_any_more",
+            "tests/worker/test_network.py::test_a_slow_network_loses_no_lease",
+            "tests/worker/test_network.py::test_a_worker_notices_that_its_connections_lead_nowhere",
+            "tests/worker/test_network.py::test_messages_of_a_dequeue_that_comes_after_the_end_of_its_leases_are_not_started",
             "tests/worker/test_clock.py",
             "tests/worker/test_hostile.py",
-            "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing[0]",
+            "tests/worker/test_faults.py::test_a_database_that_restarts_under_load_loses_nothing",
+            "tests/worker/test_recycling.py::test_a_process_that_has_done_enough_is_replaced[--max-age]",
+            "tests/worker/test_recycling.py::test_a_process_that_has_done_enough_is_replaced[--max-memory]",
             "tests/worker/test_stalls.py::test_a_process_that_can_start_no_thread_at_its_start_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_that_can_start_no_thread_in_place_of_one_that_hangs_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_whose_pipe_to_the_supervisor_is_full_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_without_file_descriptors_is_replaced",
             "tests/worker/test_stalls.py::test_a_process_that_can_start_no_thread_makes_way_for_the_next_and_settles",
             "tests/worker/test_stalls.py::test_a_process_whose_completer_waits_for_a_leaked_lock_is_replaced",
+            "tests/worker/test_supervisor.py::test_a_process_whose_code_does_not_load_is_started_again_more_and_more_seldom",
+            "tests/worker/test_unsettled.py::test_a_handler_that_returns_and_kills_its_process_becomes_poison[scripted.async]",
+            "tests/worker/test_unsettled.py::test_a_handler_that_returns_and_kills_its_process_becomes_poison[scripted.batch.plain]",
             "tests/worker/test_unsettled.py::test_its_neighbours_are_not_dead_lettered_in_its_place",
         ),
         parallel=True,
@@ -168,6 +189,7 @@ REST = (
         tests=(
             "verification/chaos/test_disk_full.py",
             "verification/chaos/test_promotion.py",
+            "verification/chaos/test_server.py::test_a_copied_database_survives_a_crash_before_its_first_checkpoint",
             "verification/chaos/test_server_clock.py::test_a_server_whose_clock_jumps_by_hours_loses_and_doubles_nothing",
             "verification/chaos/test_unlogged.py",
         ),
@@ -186,13 +208,15 @@ REST = (
     ),
     Part(
         "projects",
-        "the demo once more, tests of a project in several processes, the source distribution",
+        "the demo once more, tests and types of a project, the source distribution",
         tests=(
             "verification/compatibility/test_package_files.py::test_a_wheel_can_be_built_from_the_source_distribution",
             "tests/demo/test_demo.py::test_a_corrupted_statistic_is_a_mismatch",
             "tests/demo/test_demo.py::test_a_run_after_a_killed_worker_is_not_held_up_by_its_leases",
             "tests/demo/test_demo.py::test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone",
+            "tests/testing/test_project.py::test_manage_py_test_in_parallel",
             "tests/testing/test_project.py::test_pytest_with_several_processes_and_databases_that_are_kept_for_weeks",
+            "tests/typing",
         ),
     ),
     Part("benchmarks", "whether the benchmarks run", tests=("verification/benchmarks",), parallel=True),
@@ -203,7 +227,7 @@ REST = (
     ),
     Part(
         "spark",
-        "programs that start a Spark of their own, the examples of the documentation",
+        "programs that start a Spark of their own, the examples of the documentation, stores that answer late or never",
         tests=(
             "tests/spark/test_datasource_docs.py",
             "tests/spark/test_datasource_write.py::test_tasks_that_die_after_their_work_and_run_again_enqueue_once",
@@ -211,6 +235,8 @@ REST = (
             "tests/spark/test_export_command.py::test_the_password_of_the_source_is_nowhere",
             "tests/spark/test_erase.py::test_metrics_of_a_real_rollup_are_erased_and_computed_again",
             "tests/spark/test_forecast.py",
+            "tests/spark/test_publish.py::test_a_store_that_cannot_be_reached_is_said",
+            "tests/spark/test_publish_answers.py",
             "tests/spark/test_session.py",
         ),
     ),
@@ -221,6 +247,9 @@ REST = (
             "tests/spark/test_cluster.py",
             "tests/spark/test_datasource_kills.py",
             "tests/spark/test_export_kills.py",
+            "tests/spark/test_lake_engines.py::test_all_readers_see_each_row_once_whenever_a_run_is_killed",
+            "tests/spark/test_lake_readers.py",
+            "tests/spark/test_publish_kills.py",
             "tests/spark/test_rollup_runs.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
         ),
     ),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.suite.parts import LONGEST, MAIN, PARTS, QUICK, part_of, within
+from tests.support.paths import REPOSITORY
 
 # Seconds since 1970: from then on, what has not begun is skipped.
 UNTIL = "PGQUEUE_TEST_UNTIL"
@@ -25,6 +27,13 @@ TOGETHER = ("tests/spark",)
 def pytest_addoption(parser: pytest.Parser) -> None:
     choices = (MAIN, "quick", *PARTS)
     parser.addoption("--part", choices=choices, help="only the tests of this part of the suite; see tests/suite")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that another part has as a whole: each process would read them, for nothing."""
+    if config.option.part not in (MAIN, "quick") or not collection_path.is_relative_to(REPOSITORY):
+        return None
+    return part_of(collection_path.relative_to(REPOSITORY).as_posix()) != MAIN or None
 
 
 @pytest.hookimpl(trylast=True)

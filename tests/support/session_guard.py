@@ -9,11 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
 from django.conf import settings
 from django.db import connections
+from django.test import TransactionTestCase
+
+from tests.support.tables import flush
 
 # Seconds: the server notices late that a killed client is gone, if it is at work and the machine has much else to do.
 PATIENCE_SECONDS = 60
@@ -28,9 +32,11 @@ READY = pytest.StashKey[bool]()
 
 @pytest.fixture(scope="session")
 def django_db_setup(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator[None]:
-    """Looks once more before the test database is dropped: by then the fixtures of all modules have ended."""
+    """Makes the flush after a test cheap. Looks once more before the test database is dropped: by then the fixtures of
+    all modules have ended."""
     request.config.stash[READY] = True
-    yield
+    with mock.patch.object(TransactionTestCase, "_fixture_teardown", flush):
+        yield
     request.config.stash[READY] = False
     refuse_others("A fixture that several modules use")
 

@@ -21,6 +21,7 @@ from django_pgqueue.tasks.compat import (
     TaskResultStatus,
     task_backends,
 )
+from tests.support.cases import cases
 from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -34,7 +35,7 @@ def test_the_setting_names_it() -> None:
     assert backend.queues == {"default", "mail"}
 
 
-@pytest.mark.parametrize("flag", ["defer", "async_task", "get_result", "priority"])
+@cases("flag", ["defer", "async_task", "get_result", "priority"])
 def test_it_supports_everything_that_a_backend_may(flag: str) -> None:
     assert getattr(task_backends["default"], f"supports_{flag}") is True
 
@@ -107,7 +108,7 @@ def test_arguments_are_json(drain: Drain) -> None:
     assert defined.heard == [(tuple(given), {"empty": {}, "listed": [1, 2], "raw": "text"})]
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"], ids=type)
+@cases("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"])
 def test_arguments_that_are_not_json_are_refused_at_once(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         defined.nothing.enqueue(value)
@@ -225,7 +226,7 @@ def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
     assert (found.task.queue_name, found.task.priority) == ("mail", 7)
 
 
-@pytest.mark.parametrize("unknown", ["", "7", "-1", "12345678901234567890", "9" * 19, "abc", "1; SELECT", "١"])
+@cases("unknown", ["", "7", "-1", "12345678901234567890", "9" * 19, "abc", "1; SELECT", "١"])
 def test_a_result_that_is_unknown_does_not_exist(unknown: str) -> None:
     for get in (task_backends["default"].get_result, defined.add.get_result):
         with pytest.raises(TaskResultDoesNotExist):

@@ -13,6 +13,7 @@ from django_pgqueue.tasks.compat import (
     InvalidTask,
     task,
 )
+from tests.support.cases import cases
 from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -32,7 +33,7 @@ def test_using_leaves_the_task_as_it_is() -> None:
     assert len({defined.add, copy.copy(defined.add), urgent}) == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "values",
     [
         {"priority": 101},
@@ -41,7 +42,6 @@ def test_using_leaves_the_task_as_it_is() -> None:
         {"queue_name": "unknown"},
         {"run_after": datetime(2026, 1, 1)},  # noqa: DTZ001
     ],
-    ids=repr,
 )
 def test_invalid_values_of_a_task_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask):

@@ -19,6 +19,7 @@ from django_pgqueue.apps import keeps_tasks
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.tasks import aliases, discovery, register, registry
 from django_pgqueue.tasks.compat import InvalidTask, task, task_backends
+from tests.support.cases import cases
 from tests.support.paths import REPOSITORY
 from tests.tasks import defined
 from tests.tasks.settings import TASKS
@@ -147,7 +148,7 @@ def test_good_settings_have_no_messages() -> None:
     assert list(task_backends["other"].check()) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("params", "found"),
     [
         ({"OPTIONS": {"QUEUE": "x"}}, "pgqueue.E020"),
@@ -158,7 +159,6 @@ def test_good_settings_have_no_messages() -> None:
         ({"OPTIONS": {"CHANNEL": ""}}, "pgqueue.E021"),
         ({"ENQUEUE_ON_COMMIT": True}, "pgqueue.W020"),
     ],
-    ids=repr,
 )
 def test_settings_that_make_no_sense_are_reported(params: dict[str, Any], found: str) -> None:
     assert checked(**params) == [found]
@@ -183,7 +183,7 @@ def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
             defined.add.enqueue(1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "kept"),
     [
         (TASKS, True),
@@ -192,7 +192,6 @@ def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
         ({"default": {"BACKEND": "a.module.that.nobody.has"}}, False),
         ({"default": {}}, False),
     ],
-    ids=["ours", "none", "dummy", "missing", "empty"],
 )
 def test_the_app_looks_for_tasks_only_where_a_backend_of_ours_is_configured(given: dict[str, Any], kept: bool) -> None:
     with override_settings(TASKS=given):

@@ -10,6 +10,7 @@ from django_pgqueue import handlers, limit_set
 from django_pgqueue.models import Message
 from django_pgqueue.tasks import options, task
 from django_pgqueue.tasks.compat import InvalidTask
+from tests.support.cases import cases
 from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -40,7 +41,7 @@ def test_a_call_says_its_own_limits_and_cost() -> None:
     assert defined.summarize.get_result(result.id).task == defined.summarize
 
 
-@pytest.mark.parametrize("given", [{"cost": 0}, {"cost": True}, {"cost": "7"}, {"limits": "gpt"}, {"limits": [7]}])
+@cases("given", [{"cost": 0}, {"cost": True}, {"cost": "7"}, {"limits": "gpt"}, {"limits": [7]}])
 def test_a_wrong_limit_or_cost_of_a_call_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask, match=r"cost must be|limits must be"):
         defined.add.using(**given)

@@ -26,6 +26,7 @@ from django_pgqueue.tasks import (
     task,
 )
 from django_pgqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_backends
+from tests.support.cases import cases
 from tests.tasks import defined
 from tests.tasks.settings import TASKS
 
@@ -219,7 +220,7 @@ def test_a_back_off_function_is_asked_by_the_worker() -> None:
         del defined.nothing.func.pgqueue_options
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         {"channel": ""},
@@ -234,7 +235,6 @@ def test_a_back_off_function_is_asked_by_the_worker() -> None:
         {"concurrency": 0},
         {"process": True, "atomic": True},
     ],
-    ids=repr,
 )
 def test_options_that_make_no_sense_are_refused_where_they_are_written(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
@@ -242,7 +242,7 @@ def test_options_that_make_no_sense_are_refused_where_they_are_written(given: di
     assert options_of(defined.plain) == Options()
 
 
-@pytest.mark.parametrize("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout", "process"])
+@cases("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout", "process"])
 def test_the_decorator_refuses_the_options_of_the_queue_on_every_django(name: str) -> None:
     with pytest.raises(TypeError, match=rf"@task takes no {name}: write @options\({name}=…\)"):
         task(**{name: 3})(defined.plain)
@@ -266,7 +266,7 @@ def test_an_async_task_is_neither_atomic_nor_has_a_process(given: dict[str, Any]
         options(**given)(defined.add_slowly)
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         {"channel": ""},
@@ -275,7 +275,6 @@ def test_an_async_task_is_neither_atomic_nor_has_a_process(given: dict[str, Any]
         {"backoff": lambda attempt, error: None},
         {"headers": ["tenant"]},
     ],
-    ids=lambda given: next(iter(given)),
 )
 def test_a_call_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask):

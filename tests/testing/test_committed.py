@@ -1,4 +1,4 @@
-"""Tests that commit: pytest-django's `transactional_db`, Django's TransactionTestCase."""
+"""Tests that commit: pytest-django's `transactional_db`, Django's flush."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.core.management.sql import emit_post_migrate_signal
 from django.db import connection, transaction
-from django.test import TransactionTestCase
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue, handler
-from django_pgqueue.models import ArchivedMessage, Channel
+from django_pgqueue.models import Channel
 from django_pgqueue.testing import drain
 from tests.support.tables import tables
 
@@ -46,25 +45,6 @@ def test_handlers_run_outside_of_a_transaction_and_atomic_ones_in_their_own(call
     assert drain(raise_errors=False).counts == {"completed": 1, "retried": 1}
     assert calls == [False, "at once", "after"]
     assert not Group.objects.exists()
-
-
-class FlushedTest(TransactionTestCase):
-    """Each of its tests finds what there is at the beginning."""
-
-    def leave_rows(self) -> None:
-        handler("t.note")(lambda delivery: None)
-        channel_set(channel="small", max_size=2)
-        for _ in range(2):
-            enqueue("t.note", channel="small")
-        drain(limit=1)
-        enqueue("t.note")
-        assert ArchivedMessage.objects.count() == 1
-
-    def test_first(self):
-        self.leave_rows()
-
-    def test_second(self):
-        self.leave_rows()
 
 
 def test_flush_empties_what_django_does_not_manage(transactional_db):

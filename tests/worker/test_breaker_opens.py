@@ -21,6 +21,7 @@ from django_pgqueue.worker.fetch.listener import breaker_of
 from django_pgqueue.worker.run.dispatch import Dispatch
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.waiting_list import WaitingList
+from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -213,7 +214,7 @@ def test_only_what_matches_is_withdrawn(register: Register) -> None:
     assert limits.parked() == 0
 
 
-@pytest.mark.parametrize("payload", ["", "{}", "[]", "7", '{"handler": "mail"}'])
+@cases("payload", ["", "{}", "[]", "7", '{"handler": "mail"}'])
 def test_a_notification_that_some_client_has_made_up_is_left_out(payload: str) -> None:
     assert breaker_of(payload) is None
 

@@ -12,6 +12,7 @@ from django_pgqueue import Complete, Defer, Delivery, Reject, Retry
 from django_pgqueue.outcomes import Outcome
 from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing_handler, run_function
 from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
+from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 
 
@@ -26,7 +27,7 @@ def test_nothing_returned_is_done() -> None:
     assert isinstance(execute(lambda delivery: None, DELIVERY).outcome, Complete)
 
 
-@pytest.mark.parametrize("outcome", [Complete(1), Defer(delay=timedelta(1)), Retry(), Reject("refused")])
+@cases("outcome", [Complete(1), Defer(delay=timedelta(1)), Retry(), Reject("refused")])
 def test_an_outcome_may_be_returned_or_raised(outcome: Outcome) -> None:
     returned = execute(lambda delivery: outcome, DELIVERY)
     raised = execute(raising(outcome), DELIVERY)
@@ -34,7 +35,7 @@ def test_an_outcome_may_be_returned_or_raised(outcome: Outcome) -> None:
     assert (raised.outcome, raised.raised) == (outcome, True)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+@cases("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
 def test_any_exception_is_a_failure_of_the_message(error: BaseException) -> None:
     execution = execute(raising(error), DELIVERY)
     assert isinstance(execution.outcome, Retry)
@@ -83,7 +84,7 @@ def test_an_exception_that_cannot_be_shown_is_still_a_failure() -> None:
     assert "cannot be shown" in execution.error["message"]
 
 
-@pytest.mark.parametrize("answer", [42, "done", {"ok": True}, False, Complete, object(), Outcome()])
+@cases("answer", [42, "done", {"ok": True}, False, Complete, object(), Outcome()])
 def test_nonsense_is_retried_and_named(answer: Any) -> None:
     execution = execute(lambda delivery: answer, DELIVERY)
     assert isinstance(execution.outcome, Retry)

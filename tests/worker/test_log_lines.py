@@ -14,6 +14,7 @@ from psycopg.errors import UndefinedFunction
 from django_pgqueue import Reject, channel_set
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.settle.ledger import short_duration
+from tests.support.cases import cases
 from tests.worker.conftest import Process, script
 
 Drain = Callable[..., dict[str, int]]
@@ -76,9 +77,7 @@ def test_a_worker_shows_its_handlers(spawn: Callable[..., Process]) -> None:
     assert re.search(r"\d+ handler\(s\): .*scripted", worker.log)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (0.9994, "999 ms"), (3.46, "3.5 s")]
-)
+@cases(("seconds", "expected"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (0.9994, "999 ms"), (3.46, "3.5 s")])
 def test_a_duration_is_short(seconds: float, expected: str) -> None:
     assert short_duration(seconds) == expected
 

@@ -16,6 +16,7 @@ from django_pgqueue.management.starting import chosen_queues, warn_of_unknown
 from django_pgqueue.models import Queue
 from django_pgqueue.models import Worker as Row
 from django_pgqueue.worker.worker import QueueWorker
+from tests.support.cases import cases
 from tests.support.waiting import eventually
 from tests.worker.conftest import Process, script, where
 
@@ -64,7 +65,7 @@ def test_queues_come_in_order_however_many_channels_they_have(queue: None) -> No
     assert queue_names() == ("default", "exports", "mails")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("queues", "excluded", "expected"),
     [
         (None, None, (("default",), ())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import cases
 from verification.chaos.history.events import LEASED, READY
 from verification.chaos.story import SCHEDULED, SECOND, Story, lived, only, violated
 
@@ -132,7 +133,7 @@ def test_i8_a_refusal_without_a_reason() -> None:
     assert "1 refused as too many, 1 were live at most, [2] allowed" in only(story, "I8")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("policy", "comes", "leased", "problem"),
     [
         ("drop_oldest", True, False, ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import cases
 from verification.chaos.checker import check
 from verification.chaos.history.load import forget
 from verification.chaos.story import Story, lived, only, violated
@@ -92,7 +93,7 @@ def test_i13_a_message_that_waits_while_no_message_is_served() -> None:
     assert "message 1 was ready, and no message was served for 12.0 s" in only(story, "I13")
 
 
-@pytest.mark.parametrize("state", ["40P01", "40001", "XX000", "23505"])
+@cases("state", ["40P01", "40001", "XX000", "23505"])
 def test_i14_errors_that_no_fault_explains(state: str) -> None:
     story = Story()
     story.info("server", sqlstate=state, message="deadlock detected", pid=42)

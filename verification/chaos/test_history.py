@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import cases
 from verification.chaos.checker import check
 from verification.chaos.driver.faults import Faults
 from verification.chaos.driver.plan import TIERS, schedule
@@ -69,7 +70,7 @@ def test_a_seed_gives_the_same_faults_again() -> None:
     assert [fault.at for fault in schedule(tier, 5)] != [fault.at for fault in schedule(tier, 6)]
 
 
-@pytest.mark.parametrize("name", TIERS)
+@cases("name", TIERS)
 def test_a_tier_has_the_faults_that_it_promises(name: str) -> None:
     tier = TIERS[name]
     planned = schedule(tier, 1)

@@ -11,7 +11,7 @@ from .test_machine import LONG, run
 
 @pytest.mark.timeout(LONG)
 def test_a_few_cases_of_ordered_channels_do_what_the_model_does(queue: Queue) -> None:
-    run(OrderedMachine, 8, same=True, queue=queue)
+    run(OrderedMachine, 4, same=True, queue=queue)
 
 
 @pytest.mark.timeout(LONG)

@@ -14,6 +14,7 @@ from django_pgqueue.spark.report.sections.changes import compared_text
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import Page, reported
 from tests.spark.report.test_report import HOSTILE, NOON
+from tests.support.cases import cases
 
 DAYS = [NOON - timedelta(days=number) for number in (3, 2, 1, 0)]
 
@@ -154,7 +155,7 @@ def test_hostile_names_are_text_in_sentences(tmp_path: Path) -> None:
     assert f"The channel mail / {HOSTILE} grew most" in page.text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("days", "against", "now", "before"),
     [
         (2, None, [20, 21], [18, 19]),
@@ -174,7 +175,7 @@ def test_both_periods_are_whole_and_as_long_as_each_other(
     assert [[day.day for day in period] for period in found] == [now, before]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("now", "before", "text"),
     [
         (0, 0, "as before"),

@@ -20,6 +20,7 @@ from django_pgqueue.spark.report.sections.tenants import noisy
 from django_pgqueue.spark.schema import arrow_schema
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
+from tests.support.cases import cases
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 # When the forecast was made: not of the days that there are metrics of.
@@ -231,7 +232,7 @@ def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: P
     assert "canary" not in output.read_text() + done.stdout
 
 
-@pytest.mark.parametrize("days", ["0", "-1", "x", "99999"])
+@cases("days", ["0", "-1", "x", "99999"])
 def test_a_wrong_number_of_days_is_refused(small: Path, days: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "django_pgqueue.spark", "report", "--lake", small, "--days", days],
