@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -34,7 +36,7 @@ CHOICE = (*MESSAGES, ALL, MOST)
 Action = Callable[[list[int]], Mapping[int, str]]
 
 
-def change(run: Run, act: Action, *, among: tuple[Message.Status, ...] = tuple(Message.Status)) -> None:
+def change(run: Run, act: Action, among: tuple[Message.Status, ...]) -> None:
     """Do the action to the chosen messages in batches, and answer with the number of each outcome.
 
     ``among``: the states in which the action changes a message; others are not read. Messages that are enqueued
@@ -47,14 +49,12 @@ def change(run: Run, act: Action, *, among: tuple[Message.Status, ...] = tuple(M
         count = found.count()
         would_change(run, count if given.limit is None else min(count, given.limit))
         return
-    newest = found.order_by("-id").values_list("id", flat=True).first() or 0
     # Of named messages the answer says what became of each; a lease is released only of those that have one.
-    is_each = is_named(given) and among != LEASED
-    parts = (
-        list_parts(given.ids, BATCH_MESSAGES)
-        if is_each
-        else id_parts(found.filter(id__lte=newest), given.limit, BATCH_MESSAGES)
-    )
+    if is_named(given) and among != LEASED:
+        parts = list_parts(given.ids, BATCH_MESSAGES)
+    else:
+        newest = found.order_by("-id").values_list("id", flat=True).first() or 0
+        parts = id_parts(found.filter(id__lte=newest), given.limit, BATCH_MESSAGES)
     finish(run, Counter(outcome for ids in parts for outcome in act(ids).values()))
 
 
@@ -71,15 +71,28 @@ def finish(run: Run, counts: Counter[str]) -> None:
         raise CommandError("Not all of them were changed: see the counts above.")
 
 
-@verb(
-    "retry message",
-    "Make messages ready now, whatever their back-off says.",
-    "--handler mail.send",
-    *CHOICE,
-    changes=True,
-)
+def cancel(ids: list[int], **more: Any) -> Mapping[int, str]:
+    # cancel raises for a single id that does not exist; with a second id it returns an outcome.
+    return {pk: word for pk, word in pgqueue.cancel([*ids, 0], **more).items() if pk}
+
+
+def with_reason(act: Any, among: tuple[Message.Status, ...], run: Run) -> None:
+    change(run, partial(act, reason=run.given.reason, using=run.using), among)
+
+
+for word, act, among, what, example in (
+    ("cancel", cancel, tuple(Message.Status), "Archive messages that wait, and ask the workers of leased ones to stop.",
+     "--channel acme --reason 'sent twice'"),
+    ("discard", pgqueue.discard, tuple(Message.Status), "Make messages dead letters, leased ones too.", "4711"),
+    ("release", pgqueue.lease_release, LEASED, "Release the leases of workers that hang or have died.",
+     "--worker worker-3:4711"),
+):  # fmt: skip
+    verb(f"{word} message", what, example, *CHOICE, REASON, changes=True)(partial(with_reason, act, among))
+
+
+@verb("retry message", "Make messages ready now, whatever their back-off.", "--handler h", *CHOICE, changes=True)
 def retry(run: Run) -> None:
-    change(run, lambda ids: pgqueue.reschedule(ids, using=run.using), among=WAITING)
+    change(run, partial(pgqueue.reschedule, using=run.using), WAITING)
 
 
 @verb(
@@ -90,42 +103,9 @@ def retry(run: Run) -> None:
     ),
     changes=True,
 )  # fmt: skip
-def reschedule_message(run: Run) -> None:
+def reschedule(run: Run) -> None:
     at = run.given.at or clock(run.using) + run.given.delay
-    change(run, lambda ids: pgqueue.reschedule(ids, at=at, using=run.using), among=WAITING)
-
-
-@verb(
-    "cancel message", "Archive messages that wait, and ask the workers of leased ones to stop.",
-    "--channel acme --reason 'sent twice'", *CHOICE, REASON, changes=True,
-)  # fmt: skip
-def cancel_message(run: Run) -> None:
-    def act(ids: list[int]) -> Mapping[int, str]:
-        # cancel raises for a single id that does not exist; with a second id it returns an outcome.
-        found = pgqueue.cancel([*ids, 0], reason=run.given.reason, using=run.using)
-        return {pk: word for pk, word in found.items() if pk}
-
-    change(run, act)
-
-
-@verb(
-    "discard message",
-    "Make messages dead letters, leased ones too.",
-    "4711 --reason poison",
-    *CHOICE,
-    REASON,
-    changes=True,
-)
-def discard_message(run: Run) -> None:
-    change(run, lambda ids: pgqueue.discard(ids, reason=run.given.reason, using=run.using))
-
-
-@verb(
-    "release message", "Release the leases of workers that hang or have died.", "--worker worker-3:4711",
-    *CHOICE, REASON, changes=True,
-)  # fmt: skip
-def release_message(run: Run) -> None:
-    change(run, lambda ids: pgqueue.lease_release(ids, reason=run.given.reason, using=run.using), among=LEASED)
+    change(run, partial(pgqueue.reschedule, at=at, using=run.using), WAITING)
 
 
 @verb(

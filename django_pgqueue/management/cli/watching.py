@@ -117,8 +117,7 @@ def report_health(run: Run) -> None:
         held = [channel for channel in held if channel.queue in only]
         tripped = [breaker for breaker in tripped if breaker.queue is None or breaker.queue in only]
     problems = [problem for row in rows for problem in exceeded(row, given)]
-    problems += [*waits_for_limits(shared, given.max_limit_wait), *held_too_long(held, given.max_held)]
-    problems += too_many_open(tripped, given.max_open_breakers)
+    problems += waits(shared, held, tripped, given)
     is_checked = any(getattr(given, name) is not None for name in HEALTH_LIMITS)
     if problems:
         text = f"{run.paint('ERROR', 'CRITICAL')}: {'; '.join(problems)}"
@@ -147,34 +146,30 @@ def exceeded(row: QueueHealth, given: Any) -> Iterator[str]:
         yield f"{queue}: {at_least}{row.dead} dead"
 
 
-def waits_for_limits(rows: list[LimitHealth], longest: timedelta | None) -> Iterator[str]:
-    """Yield a sentence for each limit for which a message waits longer than ``longest``; None: any wait is allowed."""
-    for row in rows:
-        if longest is not None and row.oldest_age is not None and row.oldest_age > longest:
+def waits(limits: list[LimitHealth], held: list[HeldChannel], tripped: list[BreakerState], given: Any) -> Iterator[str]:
+    """Yield a sentence for each limit and channel that holds messages up for too long, and for too many breakers."""
+    for limit in limits:
+        if (
+            given.max_limit_wait is not None
+            and limit.oldest_age is not None
+            and limit.oldest_age > given.max_limit_wait
+        ):
             # The limit of a paused handler is called "handler" and its name.
-            handler = row.kind == "shared" and handler_of_limit(row.name)
-            kind = "" if handler else "limit " if row.kind == "shared" else "limit of queue "
-            reason = {"paused": "it is paused", "full": "it is full", "rate": "it has no token"}.get(row.why or "", "")
-            age = row.oldest_age.total_seconds()
-            yield f"{kind}{printable(row.name)}: a message waits for {age:.0f} s, {reason or 'it has room'}"
-
-
-def held_too_long(rows: list[HeldChannel], longest: timedelta | None) -> Iterator[str]:
-    """Yield a sentence for each ordered channel that is held for longer than ``longest``; None: any time is allowed."""
-    for row in rows:
-        if longest is not None and row.age > longest:
+            is_handler = limit.kind == "shared" and handler_of_limit(limit.name)
+            kind = "" if is_handler else "limit " if limit.kind == "shared" else "limit of queue "
+            reason = {"paused": "it is paused", "full": "it is full", "rate": "it has no token"}.get(limit.why or "")
+            age = limit.oldest_age.total_seconds()
+            yield f"{kind}{printable(limit.name)}: a message waits for {age:.0f} s, {reason or 'it has room'}"
+    for row in held:
+        if given.max_held is not None and row.age > given.max_held:
             yield (
                 f"{printable(row.queue)}: message {row.message_id} holds channel {printable(row.channel)} for "
                 f"{row.age.total_seconds():.0f} s, attempts {row.attempts} of {row.max_attempts}"
             )
-
-
-def too_many_open(rows: list[BreakerState], most: int | None) -> Iterator[str]:
-    """Yield a sentence if more than ``most`` breakers are open; None: any number is allowed."""
-    if most is not None and len(rows) > most:
-        names = ", ".join(printable(row.name()) for row in rows[:SHOWN_BREAKERS])
-        more = f" and {len(rows) - SHOWN_BREAKERS} more" if len(rows) > SHOWN_BREAKERS else ""
-        yield f"{len(rows)} breaker(s) are open: {names}{more}"
+    if given.max_open_breakers is not None and len(tripped) > given.max_open_breakers:
+        names = ", ".join(printable(row.name()) for row in tripped[:SHOWN_BREAKERS])
+        more = f" and {len(tripped) - SHOWN_BREAKERS} more" if len(tripped) > SHOWN_BREAKERS else ""
+        yield f"{len(tripped)} breaker(s) are open: {names}{more}"
 
 
 def health_text(rows: list[QueueHealth], tripped: list[BreakerState]) -> str:
@@ -188,12 +183,10 @@ def health_text(rows: list[QueueHealth], tripped: list[BreakerState]) -> str:
     unserved = [printable(row.queue) for row in rows if not row.workers and row.ready + row.waiting_for_limit]
     if unserved:
         text += f", no worker for {', '.join(unserved)}"
-    for name, words in (
-        ("waiting_for_limit", "waiting for a limit"),
-        ("waiting_for_order_key", "waiting for their order key"),
-    ):
-        if count := sum(getattr(row, name) for row in rows):
-            text += f", {at_least}{count} {words}"
+    if limited := sum(row.waiting_for_limit for row in rows):
+        text += f", {at_least}{limited} waiting for a limit"
+    if keyed := sum(row.waiting_for_order_key for row in rows):
+        text += f", {at_least}{keyed} waiting for their order key"
     if tripped:
         text += f", {len(tripped)} breaker(s) open"
     if unknown := sum(row.unknown_handler for row in rows):

@@ -4,8 +4,6 @@ import sys
 from argparse import SUPPRESS, Namespace, RawDescriptionHelpFormatter
 from copy import copy
 from functools import partial
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,7 +11,19 @@ from django.db import Error
 
 from django_pgqueue.checks import imports
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.management import cli
+from django_pgqueue.management.cli import (  # noqa: F401  (they register the verbs)
+    dead,
+    importing,
+    lake,
+    lists,
+    messages,
+    pausing,
+    removing,
+    rights,
+    schedules,
+    settings,
+    watching,
+)
 from django_pgqueue.management.cli.options import DATABASE, DRY_RUN, JSON, YES
 from django_pgqueue.management.cli.verbs import VERBS, Run, Verb, verb
 from django_pgqueue.management.commands import runqueueworker, sweepqueue
@@ -47,8 +57,6 @@ for words, text, command in (
     ("sweep", "Run maintenance once, as sweepqueue does.", sweepqueue.Command),
 ):
     verb(words, text, "", command().add_arguments, database="none", has_json=False)(partial(delegate, command))
-for module in iter_modules(cli.__path__):
-    import_module(f"{cli.__name__}.{module.name}")  # its verbs register themselves
 
 
 class Command(BaseCommand):
