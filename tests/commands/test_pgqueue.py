@@ -112,6 +112,14 @@ def test_a_terminal_has_colours_and_a_file_has_none() -> None:
     assert "\x1b[" not in terminal.getvalue()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_worker_and_the_sweep_are_verbs_too(environment: dict[str, str]) -> None:
+    ended = manage("pgqueue", "worker", "--processes", "0", "--drain", **environment)
+    assert ended.returncode == 0, ended.stderr
+    assert "worker" in ended.stderr
+    assert pgqueue("sweep").startswith("sweep: 0 retried, ")
+
+
 def test_durations_have_units() -> None:
     for text, seconds in {"90": 90, "1.5s": 1.5, "15m": 900, "2h": 7200, "7d": 604_800}.items():
         assert duration(text) == timedelta(seconds=seconds)

@@ -109,6 +109,8 @@ def test_limits_of_a_channel_are_set_and_lifted_and_hold_at_once() -> None:
 def test_a_channel_that_is_not_there_is_made() -> None:
     assert pgqueue("set channel new --queue mails --weight 2") == "channel mails/new: weight - → 2"
     assert Channel.objects.get(queue="mails", name="new").weight == 2
+    assert pgqueue("set channel newer --queue mails") == "channel mails/newer: made, without limits"
+    assert Channel.objects.filter(queue="mails", name="newer").exists()
 
 
 def test_the_archive_of_a_channel_is_set_and_left_to_the_queue() -> None:
@@ -158,7 +160,6 @@ def test_a_limit_is_made_changed_and_lifted_and_holds_at_once() -> None:
         ("channel acme --weight 1001", "weight"),
         ("channel acme --max-size 0", "at least 1"),
         ("channel acme --rate often", "which is no rate"),
-        ("limit stripe", "Name at least one setting"),
         ("limit stripe --max-concurrency 0", "max-concurrency"),
         (f"limit {'x' * 201} --max-cost 5", "1 to 200 characters"),
     ],

@@ -39,18 +39,18 @@ def change(run: Run, names: tuple[str, ...], before: dict[str, Any] | None, act:
     """Change the settings that are given, and answer with the old and the new value of each.
 
     ``before``: the present values of all; None if it is made now. ``act``: takes the new ones. Raises CommandError if
-    no setting is given.
+    no setting is given of what exists.
     """
     given = vars(run.given)
     after = {name: given[name] for name in names if given[name] is not KEEP}
     forgive: bool = run.given.forgive
-    if not after and not forgive:
+    if not (after or forgive or before is None):
         raise CommandError("Name at least one setting, such as --max-concurrency 5; --help lists them.")
     was = before and {name: before[name] for name in after}
     changes = [f"{name} {value_text(was[name]) if was else '-'} → {value_text(after[name])}" for name in after]
     if not run.dry_run:
         act(**after, forgive=forgive, using=run.using)
-    text = ", ".join(changes + ["its debt is forgiven"] * forgive)
+    text = ", ".join(changes + ["its debt is forgiven"] * forgive) or "made, without limits"
     run.answer(f"{run.subject}: {text}", **run.names, before=was, after=after, **({"forgive": True} if forgive else {}))
 
 

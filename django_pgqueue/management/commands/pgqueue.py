@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from argparse import SUPPRESS, Namespace, RawDescriptionHelpFormatter
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from typing import Any
@@ -108,9 +109,10 @@ class Command(BaseCommand):
             if verb.asks and not (given.dry_run or given.yes or given.json) and sys.stdin.isatty():
                 run.dry_run = True
                 verb.function(run)
-                if input("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
+                with suppress(EOFError, KeyboardInterrupt):
+                    run.dry_run = input("Do it? [y/N] ").strip().lower() not in ("y", "yes")
+                if run.dry_run:
                     raise CommandError("Nothing was changed.")
-                run.dry_run = False
             verb.function(run)
         except PgQueueError as error:
             raise CommandError(printable(str(error))) from error
