@@ -20,7 +20,7 @@ from django_pgqueue.management.cli.choosing import (
     require_choice,
 )
 from django_pgqueue.management.cli.options import MOST, option, payload, rate
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.outcomes import KEEP
@@ -33,7 +33,7 @@ DELETED_LETTERS = 1_000
 SHOWN_IDS = 20
 
 
-def describe(run: Run, found: QuerySet[DeadLetter], word: str) -> None:
+def describe(run: VerbRun, found: QuerySet[DeadLetter], word: str) -> None:
     """Answer a dry run with the number of dead letters by reason and handler."""
     rows = list(found.values("reason", "handler").annotate(count=Count("id")).order_by("reason", "handler"))
     total, limit = sum(row["count"] for row in rows), run.given.limit
@@ -49,7 +49,7 @@ def describe(run: Run, found: QuerySet[DeadLetter], word: str) -> None:
     option("--payload", type=payload, default=KEEP, metavar="JSON", help="a new payload, for one id"),
     changes=True,
 )  # fmt: skip
-def redrive_dead(run: Run) -> None:
+def redrive_dead(run: VerbRun) -> None:
     given = run.given
     require_choice(given, DEAD_LOOKUPS, "dead letters")
     if given.payload is not KEEP and len(given.ids) != 1:
@@ -77,7 +77,7 @@ def redrive_dead(run: Run) -> None:
     "delete dead", "Delete dead letters that were not redriven, for good.", "--reason unknown_handler --dry-run",
     *DEAD, ALL, MOST, changes=True, asks=True,
 )  # fmt: skip
-def delete_dead_letters(run: Run) -> None:
+def delete_dead_letters(run: VerbRun) -> None:
     given = run.given
     require_choice(given, DEAD_LOOKUPS, "dead letters")
     found = chosen_dead(given, run.using)

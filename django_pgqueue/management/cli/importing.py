@@ -20,7 +20,7 @@ from django_pgqueue.importing.procrastinate import PROCRASTINATE
 from django_pgqueue.importing.source import ImportSource
 from django_pgqueue.importing.tasks_db import TASKS_DB
 from django_pgqueue.management.cli.options import option
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.redaction import printable
 
 PERIODIC_TASK = ("django_celery_beat", "PeriodicTask")
@@ -34,7 +34,7 @@ def pair(text: str) -> tuple[str, str]:
     return old, new
 
 
-def import_jobs(source: ImportSource, run: Run) -> None:
+def import_jobs(source: ImportSource, run: VerbRun) -> None:
     given, using = run.given, run.using
     handlers.autodiscover()
     plan = Plan(dict(given.handler), dict(given.queue), given.channel, given.unknown, given.stuck)
@@ -92,7 +92,7 @@ for source in (PROCRASTINATE, TASKS_DB):
     "--app mysite.celery.app",
     option("--app", metavar="MODULE.NAME", help="the Celery app (default: Celery's current one)"), database="none",
 )  # fmt: skip
-def plan_celery(run: Run) -> None:
+def plan_celery(run: VerbRun) -> None:
     try:
         found = import_string(run.given.app or "celery.current_app")
     except ImportError as error:

@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from django_pgqueue.checks.migrated import INSTALL_PIPELINE, NAMES
 from django_pgqueue.conf import settings
 from django_pgqueue.management.cli.options import DATABASE, option
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import known_database
 from django_pgqueue.sql.files import PIPELINE
 
@@ -32,7 +32,7 @@ ACTIONS = ("export", "rollup", "report", "redrive", "verify", "erase", "compact"
     option("options", nargs=argparse.REMAINDER, metavar="...", help="options of the action; ACTION --help lists them"),
     database="none", has_json=False,
 )  # fmt: skip
-def lake(run: Run) -> None:
+def lake(run: VerbRun) -> None:
     using, action = known_database(run.given.database), run.given.action
     if not apps.is_installed(NAMES[PIPELINE]):
         raise CommandError(f"The app {NAMES[PIPELINE]!r} is not installed. {INSTALL_PIPELINE}")

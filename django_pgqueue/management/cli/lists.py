@@ -15,7 +15,7 @@ from django_pgqueue.lifecycle.queue_names import queue_names
 from django_pgqueue.management.cli.choosing import DEAD, MESSAGES, chosen_dead, chosen_messages, matching
 from django_pgqueue.management.cli.options import CHANNEL, HANDLER, QUEUE, option, positive
 from django_pgqueue.management.cli.settings import present
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import Channel, Queue, Schedule, SharedLimit, Worker
 from django_pgqueue.sql.call import call
@@ -35,7 +35,7 @@ MESSAGE_COLUMNS = (
 DEAD_COLUMNS = ("id", "queue", "channel", "handler", "reason", "attempts", "dead_at", "error")
 
 
-def first_rows(run: Run, found: QuerySet[Any]) -> list[Any]:
+def first_rows(run: VerbRun, found: QuerySet[Any]) -> list[Any]:
     """Return as many rows as --limit says, and warn on stderr if there are more."""
     most = run.given.limit
     rows = list(found[: most + 1])
@@ -56,7 +56,7 @@ def last_error(row: Any) -> str | None:
 
 
 @verb("queues", "List the queues and their settings. pgqueue stats counts their messages.", "", QUEUE)
-def list_queues(run: Run) -> None:
+def list_queues(run: VerbRun) -> None:
     rows = {row.name: row for row in Queue.objects.using(run.using)}
     names = {run.given.queue} if run.given.queue else {*queue_names(using=run.using), *rows}
     found = [rows.get(name) or Queue(name=name) for name in sorted(names)]
@@ -68,7 +68,7 @@ def list_queues(run: Run) -> None:
 
 
 @verb("channels", "List channels, their messages by state, and their limits.", "--queue mails", QUEUE, CHANNEL, ROWS)
-def list_channels(run: Run) -> None:
+def list_channels(run: VerbRun) -> None:
     given = run.given
     found = Channel.objects.using(run.using).filter(**matching(given, {"queue": "queue", "channel": "name"}))
     rows = first_rows(run, found.order_by("queue", "name"))
@@ -87,7 +87,7 @@ def list_channels(run: Run) -> None:
 
 
 @verb("messages", "List live messages, the oldest first.", "--queue mails --status leased", *MESSAGES, ROWS)
-def list_messages(run: Run) -> None:
+def list_messages(run: VerbRun) -> None:
     found = chosen_messages(run.given, run.using).select_related("channel").defer("payload", "body", "headers", "state")
     facts = [
         {
@@ -102,7 +102,7 @@ def list_messages(run: Run) -> None:
 
 
 @verb("dead", "List dead letters that were not redriven, the oldest first.", "--handler mail.send", *DEAD, ROWS)
-def list_dead(run: Run) -> None:
+def list_dead(run: VerbRun) -> None:
     found = chosen_dead(run.given, run.using).defer("payload", "body", "headers", "state", "details")
     rows = first_rows(run, found.order_by("id"))
     facts = [{"error": last_error(row), **present(row, DEAD_COLUMNS[:-1])} for row in rows]
@@ -110,7 +110,7 @@ def list_dead(run: Run) -> None:
 
 
 @verb("schedules", "List the schedules, and when each fires next.", "", QUEUE, CHANNEL, HANDLER, ROWS)
-def list_schedules(run: Run) -> None:
+def list_schedules(run: VerbRun) -> None:
     lookups = {name: name for name in ("queue", "channel", "handler")}
     found = Schedule.objects.using(run.using).filter(**matching(run.given, lookups)).order_by("name")
     facts = [
@@ -126,7 +126,7 @@ def list_schedules(run: Run) -> None:
 
 
 @verb("limits", "List the shared limits, their use, and why messages wait for them.", "", HANDLER, ROWS)
-def list_limits(run: Run) -> None:
+def list_limits(run: VerbRun) -> None:
     handlers = defaultdict[str, list[str]](list)
     for name, handler in call(run.using, LIMIT_HANDLERS):
         handlers[name].append(handler)
@@ -148,7 +148,7 @@ def list_limits(run: Run) -> None:
 
 
 @verb("breakers", "List the breakers of handlers, and the open ones of channels.", "", QUEUE, CHANNEL, HANDLER)
-def list_breakers(run: Run) -> None:
+def list_breakers(run: VerbRun) -> None:
     wanted = matching(run.given, {name: name for name in ("queue", "channel", "handler")})
     rows = [row for row in breakers(using=run.using) if all(getattr(row, k) == v for k, v in wanted.items())]
     columns = ("handler", "queue", "channel", "per", "state", "until", "waiting", "openings")
@@ -157,7 +157,7 @@ def list_breakers(run: Run) -> None:
 
 
 @verb("workers", "List the worker processes, as they last described themselves.", "", QUEUE, ROWS)
-def list_workers(run: Run) -> None:
+def list_workers(run: VerbRun) -> None:
     found = Worker.objects.using(run.using).order_by("name")
     if run.given.queue is not None:
         found = found.filter(queues__contains=[run.given.queue])

@@ -21,7 +21,7 @@ from django_pgqueue.management.cli.choosing import (
     require_choice,
 )
 from django_pgqueue.management.cli.options import MOST, REASON, duration, moment, one_of, option, payload
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import Message
 
@@ -36,7 +36,7 @@ CHOICE = (*MESSAGES, ALL, MOST)
 Action = Callable[[list[int]], Mapping[int, str]]
 
 
-def change(run: Run, act: Action, among: tuple[Message.Status, ...]) -> None:
+def change(run: VerbRun, act: Action, among: tuple[Message.Status, ...]) -> None:
     """Do the action to the chosen messages in batches, and answer with the number of each outcome.
 
     ``among``: the states in which the action changes a message; others are not read. Messages that are enqueued
@@ -58,12 +58,12 @@ def change(run: Run, act: Action, among: tuple[Message.Status, ...]) -> None:
     finish(run, Counter(outcome for ids in parts for outcome in act(ids).values()))
 
 
-def would_change(run: Run, count: int) -> None:
+def would_change(run: VerbRun, count: int) -> None:
     """Answer for ``--dry-run``."""
     run.answer(f"{count} match", matching=count)
 
 
-def finish(run: Run, counts: Counter[str]) -> None:
+def finish(run: VerbRun, counts: Counter[str]) -> None:
     """Answer with the number of each outcome. Raises CommandError if some messages were left alone."""
     text = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())) or "nothing matches"
     run.answer(text, outcomes=dict(counts))
@@ -76,7 +76,7 @@ def cancel(ids: list[int], **more: Any) -> Mapping[int, str]:
     return {pk: word for pk, word in pgqueue.cancel([*ids, 0], **more).items() if pk}
 
 
-def with_reason(act: Any, among: tuple[Message.Status, ...], run: Run) -> None:
+def with_reason(act: Any, among: tuple[Message.Status, ...], run: VerbRun) -> None:
     change(run, partial(act, reason=run.given.reason, using=run.using), among)
 
 
@@ -91,7 +91,7 @@ for word, act, among, what, example in (
 
 
 @verb("retry message", "Make messages ready now, whatever their back-off.", "--handler h", *CHOICE, changes=True)
-def retry(run: Run) -> None:
+def retry(run: VerbRun) -> None:
     change(run, partial(pgqueue.reschedule, using=run.using), WAITING)
 
 
@@ -103,7 +103,7 @@ def retry(run: Run) -> None:
     ),
     changes=True,
 )  # fmt: skip
-def reschedule(run: Run) -> None:
+def reschedule(run: VerbRun) -> None:
     at = run.given.at or clock(run.using) + run.given.delay
     change(run, partial(pgqueue.reschedule, at=at, using=run.using), WAITING)
 
@@ -114,7 +114,7 @@ def reschedule(run: Run) -> None:
     option("--payload", type=payload, required=True, metavar="JSON", help="the new payload"),
     changes=True,
 )  # fmt: skip
-def edit_message(run: Run) -> None:
+def edit_message(run: VerbRun) -> None:
     if run.dry_run:
         found = Message.objects.using(run.using).filter(pk=run.given.id, status__in=WAITING)
         would_change(run, found.count())

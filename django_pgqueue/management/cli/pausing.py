@@ -14,7 +14,7 @@ import django_pgqueue as pgqueue
 from django_pgqueue import handlers
 from django_pgqueue.lifecycle.breakers import breakers
 from django_pgqueue.management.cli.options import NAME, OF_QUEUE, REASON, duration, option
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
@@ -39,7 +39,7 @@ def resume_worker(name: str, *, using: str) -> None:
     Worker.objects.using(using).filter(name=name).update(paused_at=None, pause_reason="")
 
 
-def pause(act: Any, run: Run) -> None:
+def pause(act: Any, run: VerbRun) -> None:
     given = run.given
     if run.thing != "handler":
         run.require()
@@ -53,7 +53,7 @@ def pause(act: Any, run: Run) -> None:
     run.done("paused")
 
 
-def resume(act: Any, run: Run) -> None:
+def resume(act: Any, run: VerbRun) -> None:
     rows = run.rows() if run.thing == "handler" else run.require()
     was_paused = rows.filter(paused_at__isnull=False).exists()
     if not run.dry_run:
@@ -64,7 +64,7 @@ def resume(act: Any, run: Run) -> None:
         run.answer(f"{run.subject} was not paused.", **run.names, was_paused=False)
 
 
-def is_known(run: Run) -> bool:
+def is_known(run: VerbRun) -> bool:
     """Return whether an installed app has the handler, a worker reports it, or it was paused or limited before.
 
     A worker of an older release does not report its handlers; it may have any.
@@ -102,7 +102,7 @@ BREAKER = (
            help="one message tries after this time (default: after the pause of the breaker)"),
     changes=True,
 )  # fmt: skip
-def open_breaker(run: Run) -> None:
+def open_breaker(run: VerbRun) -> None:
     until = clock(run.using) + run.given.length if run.given.length else None
     switch_breaker(run, partial(pgqueue.breaker_open, until=until), "open")
 
@@ -110,11 +110,11 @@ def open_breaker(run: Run) -> None:
 @verb(
     "close breaker", "Close the breaker of a handler: its messages go on at once.", "mail.send", *BREAKER, changes=True
 )
-def close_breaker(run: Run) -> None:
+def close_breaker(run: VerbRun) -> None:
     switch_breaker(run, pgqueue.breaker_close, "closed")
 
 
-def switch_breaker(run: Run, act: Any, word: str) -> None:
+def switch_breaker(run: VerbRun, act: Any, word: str) -> None:
     """Do the act, or check for a dry run that there is a breaker; and answer."""
     handler, channel, queue = run.given.handler, run.given.channel, run.given.queue
     if not run.dry_run:

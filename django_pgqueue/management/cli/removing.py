@@ -12,14 +12,14 @@ from django_pgqueue.lifecycle.channel_erase import ChannelErased
 from django_pgqueue.lifecycle.queue_drop import QueueDropped
 from django_pgqueue.management.cli.lake import erase_lake
 from django_pgqueue.management.cli.options import NAME, OF_QUEUE, option
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.models import Channel, Message, Schedule
 
 # Each batch is a transaction: locks are short, and purged messages stay purged.
 BATCH_MESSAGES = 10_000
 
 
-def waiting_count(run: Run) -> int:
+def waiting_count(run: VerbRun) -> int:
     """Return the number of messages that wait in the queue, or on the channel."""
     names = {"queue": "channel__queue", "channel": "channel__name"}
     found = Message.objects.using(run.using).filter(**{names[thing]: name for thing, name in run.names.items()})
@@ -38,7 +38,7 @@ def waiting_count(run: Run) -> int:
     "purge channel", "Archive the messages that wait on a channel, not leased ones.", "acme --queue mails",
     NAME, OF_QUEUE, changes=True, asks=True,
 )  # fmt: skip
-def purge(run: Run) -> None:
+def purge(run: VerbRun) -> None:
     """Purge as many messages as wait at the beginning, because producers may be faster than a purge."""
     run.require()
     count = left = waiting_count(run)
@@ -54,7 +54,7 @@ def purge(run: Run) -> None:
     "release channel", "Close a channel to new messages; when it has drained, it is removed.", "acme --queue mails",
     NAME, OF_QUEUE, changes=True, asks=True,
 )  # fmt: skip
-def release_channel(run: Run) -> None:
+def release_channel(run: VerbRun) -> None:
     run.require()
     if not run.dry_run:
         pgqueue.channel_release(channel=run.given.name, queue=run.given.queue, using=run.using)
@@ -62,7 +62,7 @@ def release_channel(run: Run) -> None:
 
 
 @verb("drop limit", "Delete a shared limit; its messages run without it.", "stripe", NAME, changes=True, asks=True)
-def drop_limit(run: Run) -> None:
+def drop_limit(run: VerbRun) -> None:
     run.require()
     if not run.dry_run:
         pgqueue.limit_drop(run.given.name, using=run.using)
@@ -70,7 +70,7 @@ def drop_limit(run: Run) -> None:
 
 
 @verb("drop schedule", "Delete a schedule; its messages and ticks stay.", "nightly", NAME, changes=True, asks=True)
-def drop_schedule(run: Run) -> None:
+def drop_schedule(run: VerbRun) -> None:
     rows = run.require()
     declared_in = rows.values_list("declared_in", flat=True).get()
     if not run.dry_run:
@@ -84,7 +84,7 @@ def drop_schedule(run: Run) -> None:
     option("--purge", action="store_true", help="archive the messages that wait; else they make it refuse"),
     changes=True, asks=True,
 )  # fmt: skip
-def drop_queue(run: Run) -> None:
+def drop_queue(run: VerbRun) -> None:
     run.require()
     total, step = {"messages": 0, "channels": 0, "schedules": 0}, None
     # In steps, until the queue is gone, or a step changed nothing because other transactions hold the rest.
@@ -101,7 +101,7 @@ def drop_queue(run: Run) -> None:
         raise CommandError("Other transactions hold messages, channels or schedules of the queue: try again.")
 
 
-def foreseen(run: Run) -> QueueDropped:
+def foreseen(run: VerbRun) -> QueueDropped:
     """Return what a drop would do now. Raises CommandError if it would be refused."""
     name, using = run.given.name, run.using
     held = Message.objects.using(using).filter(channel__queue=name, status=Message.Status.LEASED).count()
@@ -119,7 +119,7 @@ def foreseen(run: Run) -> QueueDropped:
     option("--lake", nargs="?", const="", metavar="PATH", help="in the lake, too (default: the setting LAKE)"),
     changes=True, asks=True,
 )  # fmt: skip
-def erase_channel(run: Run) -> None:
+def erase_channel(run: VerbRun) -> None:
     lake = run.given.lake
     if lake == "" and settings.LAKE is None:
         raise CommandError("Give --lake a path, or set LAKE.")

@@ -10,7 +10,7 @@ from django_pgqueue.checks.migrated import find_pipeline_problem
 from django_pgqueue.exceptions import CodecUnavailable
 from django_pgqueue.lifecycle.encode_anew import TABLES, count_leased, encode_anew
 from django_pgqueue.management.cli.options import option, positive
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.sql import grants
 from django_pgqueue.sql.grants import SchemaPlace
 from django_pgqueue.sql.pipeline import has_pipeline
@@ -21,7 +21,7 @@ KIND = option("kind", choices=[kind.name for kind in KINDS], help="what the role
 ROLE = option("role", metavar="ROLE", help="the role; it must exist")
 
 
-def look(run: Run) -> tuple[ClientKind, SchemaPlace, bool]:
+def look(run: VerbRun) -> tuple[ClientKind, SchemaPlace, bool]:
     """Return the kind of client, the schema of the tables, and whether the role needs no grants. Raises
     CommandError."""
     name, role, using = run.given.kind, run.given.role, run.using
@@ -38,7 +38,7 @@ def look(run: Run) -> tuple[ClientKind, SchemaPlace, bool]:
     return wanted, place, is_above
 
 
-def execute(run: Run, statements: list[str]) -> None:
+def execute(run: VerbRun, statements: list[str]) -> None:
     """Run the statements in one transaction, or print them for a dry run."""
     if run.dry_run:
         run.show([f"{statement};" for statement in statements], statements=statements)
@@ -52,7 +52,7 @@ def execute(run: Run, statements: list[str]) -> None:
     "grant", "Grant a role of the database what it needs as a producer, worker, operator, reader or pipeline.",
     "producer shop_web --dry-run", KIND, ROLE, changes=True,
 )  # fmt: skip
-def grant(run: Run) -> None:
+def grant(run: VerbRun) -> None:
     role = run.given.role
     kind, place, _ = look(run)
     execute(run, list(grants.grant_statements(kind, role, place)))
@@ -67,7 +67,7 @@ def grant(run: Run) -> None:
 
 
 @verb("revoke", "Revoke from a role what grant has granted.", "producer shop_web", KIND, ROLE, changes=True, asks=True)
-def revoke(run: Run) -> None:
+def revoke(run: VerbRun) -> None:
     role = run.given.role
     kind, place, _ = look(run)
     execute(run, list(grants.revoke_statements(kind, role, place)))
@@ -77,7 +77,7 @@ def revoke(run: Run) -> None:
 
 
 @verb("rights", "List the rights that a role lacks, and those that it does not need.", "worker shop_worker", KIND, ROLE)
-def check_rights(run: Run) -> None:
+def check_rights(run: VerbRun) -> None:
     role = run.given.role
     kind, place, is_above = look(run)
     if is_above:
@@ -100,7 +100,7 @@ def check_rights(run: Run) -> None:
     "encrypt", "Encrypt messages, dead letters and schedules anew with the first of PAYLOAD_KEYS.", "",
     option("--batch", type=positive, default=200, metavar="N", help="rows of each transaction (default: 200)"),
 )  # fmt: skip
-def encrypt(run: Run) -> None:
+def encrypt(run: VerbRun) -> None:
     if codecs.current() is None:
         raise CommandError("PAYLOAD_CODEC is not set, so there is nothing to encrypt with.")
     encrypted, failed = dict.fromkeys(TABLES, 0), {}

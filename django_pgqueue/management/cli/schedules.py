@@ -21,7 +21,7 @@ from django_pgqueue.management.cli.options import (
     setting,
 )
 from django_pgqueue.management.cli.settings import value_text
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import Channel, Schedule
 from django_pgqueue.outcomes import KEEP
@@ -55,7 +55,7 @@ PLAN = (
             help="--no-overlap: no message while that of an earlier tick is live"),
     changes=True,
 )  # fmt: skip
-def set_schedule(run: Run) -> None:
+def set_schedule(run: VerbRun) -> None:
     """Create or change the schedule. Only the named columns are written, so that concurrent changes are kept."""
     name, given = run.given.name, vars(run.given)
     plan = {key: given[key] for key in PLAN if given[key] is not KEEP}
@@ -108,7 +108,7 @@ def check_schedule(schedule: Schedule, plan: dict[str, Any], using: str, *, is_n
 
 
 @verb("run schedule", "Enqueue the message of a schedule now, also if it is disabled.", "nightly", NAME, changes=True)
-def run_schedule(run: Run) -> None:
+def run_schedule(run: VerbRun) -> None:
     run.require()
     if run.dry_run:
         run.done("run")
@@ -122,7 +122,7 @@ def run_schedule(run: Run) -> None:
 
 @verb("enable schedule", "Switch a schedule on.", "nightly", NAME, changes=True)
 @verb("disable schedule", "Switch a schedule off.", "nightly", NAME, changes=True)
-def switch_schedule(run: Run) -> None:
+def switch_schedule(run: VerbRun) -> None:
     rows = run.require()
     if not run.dry_run:
         rows.update(enabled=run.action == "enable")

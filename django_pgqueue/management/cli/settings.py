@@ -22,7 +22,7 @@ from django_pgqueue.management.cli.options import (
     retention,
     setting,
 )
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.models import Channel, Queue
 from django_pgqueue.models.queue import Fairness
 from django_pgqueue.outcomes import KEEP, Archive
@@ -35,7 +35,7 @@ WHERE l.name = %s ORDER BY h.handler
 """
 
 
-def change(run: Run, names: tuple[str, ...], before: dict[str, Any] | None, act: Callable[..., Any]) -> None:
+def change(run: VerbRun, names: tuple[str, ...], before: dict[str, Any] | None, act: Callable[..., Any]) -> None:
     """Change the settings that are given, and answer with the old and the new value of each.
 
     ``before``: the present values of all; None if it is made now. ``act``: takes the new ones. Raises CommandError if
@@ -91,7 +91,7 @@ QUEUE_NAMES = (
     setting("--events", action=BooleanOptionalAction, help="whether PostgreSQL notifies listeners of each change"),
     FORGIVE, changes=True,
 )  # fmt: skip
-def set_queue(run: Run) -> None:
+def set_queue(run: VerbRun) -> None:
     row = run.require().first() or Queue(name=run.given.name)
     change(run, QUEUE_NAMES, present(row, QUEUE_NAMES), partial(pgqueue.queue_set, run.given.name))
 
@@ -115,7 +115,7 @@ CHANNEL_NAMES = (
     setting("--on-dead", choices=Channel.OnDead.values, help="what an ordered channel does at a dead letter"),
     FORGIVE, changes=True,
 )  # fmt: skip
-def set_channel(run: Run) -> None:
+def set_channel(run: VerbRun) -> None:
     if run.given.archive == "queue":
         run.given.archive = None
     row = run.rows().first()
@@ -136,7 +136,7 @@ LIMIT_NAMES = ("max_concurrency", "max_cost", "rate")
            help="all messages of this handler have the limit; repeatable; replaces those of before; none: no handler"),
     FORGIVE, changes=True,
 )  # fmt: skip
-def set_limit(run: Run) -> None:
+def set_limit(run: VerbRun) -> None:
     given, row = run.given, run.rows().first()
     given.handlers = KEEP if given.handlers is None else sorted(set(given.handlers) - {"none"})
     handlers = [handler for (handler,) in call(run.using, HANDLERS, (given.name,))]

@@ -45,7 +45,7 @@ class Verb:
     help: str
     example: str
     options: tuple[Option, ...]
-    function: Callable[[Run], None]
+    function: Callable[[VerbRun], None]
     changes: bool = False
     asks: bool = False
     database: Literal["migrated", "named", "none"] = "migrated"
@@ -58,14 +58,14 @@ VERBS: dict[str, Verb] = {}
 def verb(words: str, help: str, example: str, *options: Option, **more: Any) -> Callable[[Any], Any]:  # noqa: A002
     """Register the decorated function as a verb. ``example``: arguments, as a user types them after the words."""
 
-    def register(function: Callable[[Run], None]) -> Callable[[Run], None]:
+    def register(function: Callable[[VerbRun], None]) -> Callable[[VerbRun], None]:
         VERBS[words] = Verb(words=words, help=help, example=example, options=options, function=function, **more)
         return function
 
     return register
 
 
-class Run:
+class VerbRun:
     """Hold one call of a verb: its options, its database, and how it answers."""
 
     def __init__(self, command: BaseCommand, verb: Verb, given: Namespace, using: str) -> None:

@@ -25,7 +25,7 @@ from django_pgqueue.lifecycle.repair import repair
 from django_pgqueue.lifecycle.traffic import traffic
 from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.management.cli.options import NAME, QUEUE, duration, option, positive, whole
-from django_pgqueue.management.cli.verbs import Run, verb
+from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import UNKNOWN_STATUS
 from django_pgqueue.models import Channel
 from django_pgqueue.redaction import printable
@@ -55,7 +55,7 @@ def interval(text: str) -> float:
     option("--watch", nargs="?", type=interval, const=2.0, metavar="DURATION", help="repeat it (default: every 2 s)"),
     option("--times", type=positive, metavar="N", help="with --watch: stop after so many times"),
 )  # fmt: skip
-def stats(run: Run) -> None:
+def stats(run: VerbRun) -> None:
     given = run.given
     left, before = 1 if given.watch is None else given.times, None
     try:
@@ -101,7 +101,7 @@ def counts(row: QueueHealth) -> dict[str, Any]:
     option("--max-open-breakers", type=whole(0, 1_000_000), metavar="N", help="the most open breakers of handlers"),
     option("--queue", action="append", metavar="NAME", help="only this queue; may be repeated"),
 )  # fmt: skip
-def report_health(run: Run) -> None:
+def report_health(run: VerbRun) -> None:
     given, only = run.given, run.given.queue
     most = [number + 1 for number in (given.max_backlog, given.max_dead) if number is not None]
     with bounded_read(run.using, seconds=STATEMENT_SECONDS):
@@ -212,7 +212,7 @@ def examination(text: str) -> str:
            help="how long a channel may wait (default: WAITING_WARNING)"),
     database="named",
 )  # fmt: skip
-def examine(run: Run) -> None:
+def examine(run: VerbRun) -> None:
     given = run.given
     limits = {"old_transaction": given.old_transaction, "waiting": given.max_wait}
     repaired = repair(using=run.using) if given.fix and find_schema_problem(run.using) is None else None
@@ -235,7 +235,7 @@ def examine(run: Run) -> None:
         sys.exit(report.severity)
 
 
-def finding_text(run: Run, finding: Finding) -> str:
+def finding_text(run: VerbRun, finding: Finding) -> str:
     """Return one finding as text."""
     indent = " " * FINDING_COLUMNS
     word = run.paint(STYLES[finding.severity], f"{finding.severity.word.upper():{FINDING_COLUMNS}}")
@@ -246,7 +246,7 @@ def finding_text(run: Run, finding: Finding) -> str:
     "explain message", "Say why a message is not running, or how it ended.", "4711",
     option("id", type=int, metavar="ID", help="a message, live or settled"),
 )  # fmt: skip
-def explain_one(run: Run) -> None:
+def explain_one(run: VerbRun) -> None:
     explain(run, {"": explain_message(run.given.id, using=run.using)})
 
 
@@ -254,14 +254,14 @@ def explain_one(run: Run) -> None:
     "explain channel", "Say why the messages of a channel are not running.", "acme --queue mails", NAME,
     option("--queue", metavar="NAME", help="the queue of the channel (default: each that has one of this name)"),
 )  # fmt: skip
-def explain_tenant(run: Run) -> None:
+def explain_tenant(run: VerbRun) -> None:
     name, queue = run.given.name, run.given.queue
     rows = Channel.objects.using(run.using).filter(name=name, queue__in=queue_names(using=run.using))
     queues = [queue] if queue else list(rows.order_by("queue").values_list("queue", flat=True)[:MOST_QUEUES])
     explain(run, {q: explain_channel(channel=name, queue=q, using=run.using) for q in queues or ["default"]})
 
 
-def explain(run: Run, found: dict[str, list[Reason]]) -> None:
+def explain(run: VerbRun, found: dict[str, list[Reason]]) -> None:
     """Answer with the reasons by queue; the name of a queue is empty for a message."""
     width = max((len(reason.code) for reasons in found.values() for reason in reasons), default=0)
     lines, facts = [], []

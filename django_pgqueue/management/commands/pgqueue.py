@@ -26,7 +26,7 @@ from django_pgqueue.management.cli import (  # noqa: F401  (they register the ve
     watching,
 )
 from django_pgqueue.management.cli.options import DATABASE, DRY_RUN, JSON, YES
-from django_pgqueue.management.cli.verbs import VERBS, Run, Verb, verb
+from django_pgqueue.management.cli.verbs import VERBS, Verb, VerbRun, verb
 from django_pgqueue.management.commands import runqueueworker, sweepqueue
 from django_pgqueue.management.database import database_error, known_database, queue_database
 from django_pgqueue.redaction import printable
@@ -47,7 +47,7 @@ ORDER = """
 """
 
 
-def delegate(command: type[BaseCommand], run: Run) -> None:
+def delegate(command: type[BaseCommand], run: VerbRun) -> None:
     """Run a command that also has a name of its own."""
     other = command(stdout=run.command.stdout, stderr=run.command.stderr)  # type: ignore[arg-type]  # what it wraps writes
     other.handle(**vars(run.given))
@@ -105,7 +105,7 @@ class Command(BaseCommand):
         elif verb.database == "named":
             using = known_database(given.database)
         try:
-            run = Run(self, verb, given, using)
+            run = VerbRun(self, verb, given, using)
             if verb.asks and not (given.dry_run or given.yes or given.json) and sys.stdin.isatty():
                 run.dry_run = True
                 verb.function(run)
