@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
     # Ticks of schedules, and schedules that the code no longer declares, are deleted after this time.
     "SCHEDULE_RETENTION": timedelta(days=7),
     "PARTITIONS_AHEAD": 7,
-    # Where the lake of Parquet files is, for manage.py queuelake; None: each command names it with --lake.
+    # Where the lake of Parquet files is, for manage.py pgqueue lake; None: each command names it with --lake.
     "LAKE": None,
     # Retention drops only partitions and dead letters that every lake has.
     "KEEP_UNTIL_EXPORTED": False,

@@ -42,3 +42,18 @@ def parse_rate(text: str) -> Rate:
     if not interval:
         raise InvalidMessage(f"rate is {text!r}, more than 1,000,000 in a second", hint="Lift the limit with None.")
     return Rate(interval, at_once)
+
+
+def rate_text(interval: timedelta | None, burst: int) -> str | None:
+    """Return a release interval and a burst as a rate in words, as parse_rate reads them; None without an interval."""
+    if interval is None:
+        return None
+    text = f"1 per {interval}"
+    for unit, span in UNITS.items():
+        times, seconds = span / interval, interval / span
+        if times >= 1 and span / round(times) == interval:
+            text = f"{round(times)}/{unit}"
+            break
+        if seconds == round(seconds):
+            text = f"1/{round(seconds)}{unit}"
+    return text if burst == 1 else f"{text} burst {burst}"

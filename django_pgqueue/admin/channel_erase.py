@@ -45,7 +45,7 @@ def erase_channels(model_admin: BaseAdmin, request: HttpRequest, queryset: Query
         return None
     [channel] = found
     if call(queryset.db, ARCHIVE_BYTES)[0][0] > MOST_BYTES:
-        text = _("The archive is too large for a request: run manage.py queueerase with queue and channel.")
+        text = _("The archive is too large for a request: run manage.py pgqueue erase channel NAME --queue NAME.")
         model_admin.message_user(request, text, messages.ERROR)
         return None
     given: dict[str, Any] = {"queue": channel.queue, "channel": channel.name, "using": queryset.db}
@@ -59,7 +59,7 @@ def erase_channels(model_admin: BaseAdmin, request: HttpRequest, queryset: Query
                 title=_("Erase a channel"),
                 consequence=_(
                     "All rows of this channel are deleted for good: live messages, archive, dead letters, schedules, "
-                    "figures and the channel itself. Nothing brings them back. A lake is erased by queuelake erase."
+                    "figures and the channel itself. Nothing brings them back. A lake is erased by pgqueue lake erase."
                 ),
                 button=_("Erase"),
                 rows=[(str(channel), erased_rows_text(channel_erase(**given, force=True, dry_run=True).erased))],

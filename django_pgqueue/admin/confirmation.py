@@ -31,7 +31,7 @@ class ReasonForm(forms.Form):
         label=_("Reason"),
         max_length=500,
         widget=forms.TextInput(attrs={"class": "vTextField", "autofocus": True}),
-        help_text=_("Shown in the admin, by queueexplain and by queuedoctor."),
+        help_text=_("Shown in the admin, by pgqueue explain and by pgqueue doctor."),
     )
 
 

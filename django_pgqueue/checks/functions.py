@@ -65,7 +65,7 @@ def function_messages(database: str) -> list[CheckMessage]:
                     Error(
                         f"Function {name} in database {database!r} does not have the rights of this release: every "
                         "role may run it, or it runs with other rights, or with the search_path of its caller.",
-                        hint=f"Install it again: {repair(database, name)}. Then grant it again: manage.py queuegrants.",
+                        hint=f"Install it again: {repair(database, name)}. Then grant it: manage.py pgqueue grant.",
                         id="pgqueue.E018",
                     )
                 )

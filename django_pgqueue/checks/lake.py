@@ -25,7 +25,7 @@ def lake_messages() -> list[CheckMessage]:
         messages.append(
             Caution(
                 f"DJANGO_PGQUEUE['LAKE'] is set, but {' and '.join(missing)} cannot be imported here.",
-                hint='pip install "pgqueue-django[spark]" where queuelake runs; elsewhere, silence this check.',
+                hint='pip install "pgqueue-django[spark]" where pgqueue lake runs; elsewhere, silence this check.',
                 id="pgqueue.W002",
             )
         )
@@ -34,7 +34,7 @@ def lake_messages() -> list[CheckMessage]:
             Caution(
                 "DJANGO_PGQUEUE['KEEP_UNTIL_EXPORTED'] is set without LAKE: if nothing exports, the archive grows for "
                 "ever.",
-                hint="Set LAKE and run manage.py queuelake export regularly; silence this check if exports run "
+                hint="Set LAKE and run manage.py pgqueue lake export regularly; silence this check if exports run "
                 "elsewhere.",
                 id="pgqueue.W003",
             )

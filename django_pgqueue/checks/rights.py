@@ -80,4 +80,4 @@ def rights_text(missing: list[MissingRight]) -> str:
 
 def grant_command(kind: ClientKind, role: str) -> str:
     """Return the command that grants all rights of this kind."""
-    return f"manage.py queuegrants {kind.name} --role {role} --apply"
+    return f"manage.py pgqueue grant {kind.name} {role}"

@@ -171,7 +171,7 @@ def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:
                 "not_examined",
                 Severity.WARNING,
                 f"The examination {name!r} failed: {primary(error)}.",
-                "If a right is missing, run manage.py queuegrants reader --role NAME --check. If it waited for a lock, "
+                "If a right is missing, run manage.py pgqueue rights reader NAME. If it waited for a lock, "
                 f"look at pg_locks, and try again with --only {name}.",
                 {"examination": name},
             )

@@ -32,7 +32,7 @@ def report_open_breakers(found: list[BreakerState], age: timedelta) -> Finding:
         f"{list_text([row.name() for row in found])}. {least}{sum(row.waiting for row in found):,} message(s) wait for "
         "them.",
         "Look at the errors of these handlers, and at what they call. A breaker closes when a message that tries is "
-        "completed; manage.py queuebreaker close HANDLER closes it now.",
+        "completed; manage.py pgqueue close breaker HANDLER closes it now.",
         {
             "breakers": [row.name() for row in found[:SHOWN_NAMES]],
             "seconds": age.total_seconds(),

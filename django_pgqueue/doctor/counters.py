@@ -82,7 +82,7 @@ FROM pgqueue_find_unreachable(%s) AS p
 WHERE p.oldest_at < clock_timestamp() - interval '10 seconds'
 ORDER BY p.oldest_at
 """
-REPAIR = "Run manage.py queuedoctor --fix, or SELECT * FROM pgqueue_repair(): both repair it."
+REPAIR = "Run manage.py pgqueue doctor --fix, or SELECT * FROM pgqueue_repair(): both repair it."
 
 
 def examine_counters(using: str, limits: Limits) -> Iterator[Finding]:

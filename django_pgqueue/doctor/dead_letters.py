@@ -72,7 +72,7 @@ def report_dead(group: DeadGroup) -> Finding:
         Severity.WARNING if age < LATELY else Severity.NOTE,
         f"{count} message(s) of the handler {safe_name(group.handler)} are dead letters ({safe_name(group.reason)}), "
         f"the last died {age_text(age)} ago; queues: {list_text(group.queues)}.{shown}",
-        f"Mend the cause, and then run them again: manage.py redrivedeadletters {safe_name(chosen)}. "
+        f"Mend the cause, and then run them again: manage.py pgqueue redrive dead {safe_name(chosen)}. "
         "With --dry-run it only counts them.",
         {
             "handler": group.handler,

@@ -11,7 +11,7 @@ from django_pgqueue.redaction import printable, redact
 
 
 class Severity(IntEnum):
-    """Rank findings. The number is the exit status of ``queuedoctor``, as monitors understand it."""
+    """Rank findings. The number is the exit status of ``pgqueue doctor``, as monitors understand it."""
 
     NOTE = 0
     WARNING = 1

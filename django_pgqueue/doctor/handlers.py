@@ -68,7 +68,7 @@ def with_schedules(finding: Finding, using: str, queue: str, rows: list[Row]) ->
     return replace(
         finding,
         problem=f"{finding.problem} Schedules enqueue them again and again: {list_text(names)}.",
-        action=f"{finding.action} If the handler was deleted, end its schedule: manage.py queueschedule remove NAME.",
+        action=f"{finding.action} If the handler was deleted, end its schedule: manage.py pgqueue drop schedule NAME.",
         facts=finding.facts | {"schedules": names[:SHOWN_NAMES]},
     )
 

@@ -112,7 +112,7 @@ def paused_workers(names: list[str]) -> Finding:
         "worker_paused",
         Severity.NOTE,
         f"{len(names)} worker(s) are paused: {list_text(names)}.",
-        "Resume them with manage.py queuepause --worker NAME --resume, or in the admin.",
+        "Resume them with manage.py pgqueue resume worker NAME, or in the admin.",
         {"workers": len(names), "shown": names[:SHOWN_NAMES]},
     )
 
@@ -157,6 +157,6 @@ def failing_schedules(names: list[str]) -> Finding:
         Severity.WARNING,
         f"{len(names)} schedule(s) failed at their last tick: {list_text(names)}.",
         "The page of schedules in the admin says why, and so does SELECT name, last_error FROM pgqueue_schedule WHERE "
-        "last_error <> ''. Repair the cause; manage.py queueschedule run NAME shows whether that helped.",
+        "last_error <> ''. Repair the cause; manage.py pgqueue run schedule NAME shows whether that helped.",
         {"schedules": len(names), "shown": names[:SHOWN_NAMES]},
     )

@@ -112,7 +112,7 @@ def in_progress(index: str, table: str, work: str) -> Finding:
         "index_in_progress",
         Severity.NOTE,
         f"The index {index} of {table} is being {work} now: no statement uses it.",
-        "Wait until it is done. It waits for older transactions: queuedoctor --only horizon shows them.",
+        "Wait until it is done. It waits for older transactions: pgqueue doctor --only horizon shows them.",
         {"index": index, "table": table, "work": work},
     )
 

@@ -42,7 +42,7 @@ def lake_lost(lakes: list[tuple[str, int, list[str]]]) -> Finding:
         "lake_lost",
         Severity.WARNING,
         f"Retention dropped messages before a lake had them: {'; '.join(problems)}{more}.",
-        "Only a backup of the database still has them. Set KEEP_UNTIL_EXPORTED, or run queuelake export more often "
+        "Only a backup of the database still has them. Set KEEP_UNTIL_EXPORTED, or run pgqueue lake export more often "
         "than retention drops partitions. Then forget the loss as the owner of the tables: UPDATE pgqueue_lake SET "
         "lost = '{}' WHERE name = …; if the lake is not used any more, delete its row.",
         {"lakes": len(lakes), "shown": shown},

@@ -30,7 +30,7 @@ def examine_orphans(using: str, limits: Limits) -> Iterator[Finding]:
         f"At least {messages} message(s) belong to channels whose rows do not exist, so no worker gets them. "
         f"Ids of the channels: {ids}.",
         "The rows were deleted by hand; channel_release is the way to remove a channel. INSERT each row into "
-        "pgqueue_channel again, with this id, its queue and its name, then run queuedoctor --fix; or DELETE the "
+        "pgqueue_channel again, with this id, its queue and its name, then run pgqueue doctor --fix; or DELETE the "
         "messages from pgqueue_message.",
         {"messages": messages, "channels": len(rows), "shown": [channel for channel, _ in rows[:SHOWN_NAMES]]},
     )

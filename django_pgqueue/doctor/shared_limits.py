@@ -97,7 +97,7 @@ def limit_undeclared(row: LimitHealth) -> Finding:
         Severity.CRITICAL,
         f"A handler names the shared limit {safe_name(row.name)}, and nothing declares it: {waiting_text(row)}.",
         f"Declare Limit({row.name!r}, …) in handlers.py or in the setting LIMITS and restart the workers, or set and "
-        "resume it with manage.py queuelimit.",
+        "resume it with manage.py pgqueue set limit and pgqueue resume limit.",
         limit_facts(row),
     )
 
@@ -111,8 +111,8 @@ def limit_paused(row: LimitHealth, details: LimitDetails, is_long: bool) -> Find
         Severity.WARNING if is_long and details.is_endless else Severity.NOTE,
         f"The {safe_name(row.name) if handler else f'shared limit {safe_name(row.name)}'} is paused"
         f"{'' if details.is_endless else ' until a set time'}: {waiting_text(row)}.",
-        f"Resume it when the reason is gone: manage.py queuepause "
-        f"{f'--handler {safe_name(handler)}' if handler else f'--limit {safe_name(row.name)}'} --resume.",
+        "Resume it when the reason is gone: manage.py pgqueue resume "
+        f"{f'handler {safe_name(handler)}' if handler else f'limit {safe_name(row.name)}'}.",
         limit_facts(row),
     )
 
@@ -124,7 +124,7 @@ def limit_stuck(row: LimitHealth) -> Finding:
         Severity.WARNING,
         f"The shared limit {safe_name(row.name)} has room, and nothing takes it: {waiting_text(row)}.",
         "Start a worker or the maintenance (manage.py sweepqueue). If they run, a transaction that has dequeued a "
-        "message of the limit is still open and holds it: look for it with queuedoctor --only horizon.",
+        "message of the limit is still open and holds it: look for it with pgqueue doctor --only horizon.",
         limit_facts(row),
     )
 
@@ -136,8 +136,8 @@ def limit_waits(row: LimitHealth) -> Finding:
         "limit_waits",
         Severity.WARNING,
         f"Messages wait for long for the shared limit {safe_name(row.name)}, because {reason}: {waiting_text(row)}.",
-        "See which channels hold its places: manage.py queueexplain --channel NAME, of one that waits. Raise the limit "
-        "if the service that it protects can take more, or enqueue less.",
+        "See which channels hold its places: manage.py pgqueue explain channel NAME, of one that waits. Raise the "
+        "limit if the service that it protects can take more, or enqueue less.",
         limit_facts(row),
     )
 
@@ -165,7 +165,7 @@ def limit_without_handlers(limit: str, missing: list[str]) -> Finding:
         else f"The shared limit {safe_name(limit)} is set for handlers that no worker and no installed app has: "
         f"{list_text(missing)}.",
         "If the name is wrong, delete the pause: it is the shared limit of this name in the admin, and manage.py "
-        f"queuelimit drop '{safe_name(limit)}' drops it."
+        f"pgqueue drop limit '{safe_name(limit)}' drops it."
         if handler
         else "Correct the names with limit_set(handlers=[…]) or in the admin. Removed handlers do no harm.",
         {"limit": limit, "handlers": len(missing), "shown": missing[:SHOWN_NAMES]},

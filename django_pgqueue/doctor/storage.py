@@ -63,8 +63,8 @@ def dead_rows(table: str, live: int, dead: int, vacuumed_at: datetime | None, *,
     """Report a table with many dead rows."""
     when = f"vacuumed last at {vacuumed_at:%Y-%m-%d %H:%M:%S %Z}" if vacuumed_at else "never vacuumed"
     action = (
-        "Look for what keeps them: manage.py queuedoctor --only horizon. If nothing does, VACUUM the table, and check "
-        "its autovacuum settings: manage.py queuedoctor --only vacuum."
+        "Look for what keeps them: manage.py pgqueue doctor --only horizon. If nothing does, VACUUM the table, and "
+        "check its autovacuum settings: manage.py pgqueue doctor --only vacuum."
     )
     if busy:
         action = f"All autovacuum workers are busy: raise autovacuum_max_workers, or VACUUM {table} yourself."

@@ -96,7 +96,7 @@ def long_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         Severity.WARNING,
         f"{channel_count_text(rows)} channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
         f"{age_text(rows[0].age)}: {list_text([row.channel for row in rows])}.",
-        f"See what a channel waits for: manage.py queueexplain --queue {safe_name(queue)} --channel NAME. Start more "
+        f"See what a channel waits for: manage.py pgqueue explain channel NAME --queue {safe_name(queue)}. Start more "
         "workers, or raise the limit that it names.",
         wait_facts(queue, rows),
     )
@@ -110,8 +110,8 @@ def held_waits(queue: str, rows: list[WaitingChannel]) -> Finding:
         f"{channel_count_text(rows)} ordered channel(s) of the queue {safe_name(queue)} wait for long, the longest for "
         f"{age_text(rows[0].age)}, behind a message that is tried again, or waits for a shared limit: "
         f"{list_text([f'{row.channel} (message {row.held_by})' for row in rows])}.",
-        "Look at the message in the admin: it has its errors, and what it waits for. manage.py queuemessages retry ID "
-        "delivers a failed one now; cancel ID or discard ID lets the others go on.",
+        "Look at the message in the admin: it has its errors, and what it waits for. manage.py pgqueue retry message "
+        "ID delivers a failed one now; cancel message ID or discard message ID lets the others go on.",
         wait_facts(queue, rows),
     )
 
@@ -125,16 +125,16 @@ def paused_waits(queue: str, rows: list[WaitingChannel], paused: str) -> Finding
     name, waits = safe_name(queue), f"the longest for {age_text(rows[0].age)}: {list_text([r.channel for r in rows])}"
     if paused == "queue":
         problem = f"The queue {name} is paused, and {channel_count_text(rows)} channel(s) of it wait, {waits}."
-        target = f"--queue {name}"
+        target = f"queue {name}"
     else:
         problem = f"{channel_count_text(rows)} channel(s) of the queue {name} are paused and have messages, {waits}."
-        target = f"--queue {name} --channel NAME"
+        target = f"channel NAME --queue {name}"
     return Finding(
         "paused",
         Severity.WARNING if any(row.is_endless for row in rows) else Severity.NOTE,
         problem,
-        f"See since when and why: manage.py queueexplain --queue {name} --channel {safe_name(rows[0].channel)}. Resume "
-        f"when the reason is gone: manage.py queuepause {target} --resume.",
+        f"See since when and why: manage.py pgqueue explain channel {safe_name(rows[0].channel)} --queue {name}. "
+        f"Resume when the reason is gone: manage.py pgqueue resume {target}.",
         wait_facts(queue, rows) | {"paused": paused, "endless": any(row.is_endless for row in rows)},
     )
 

@@ -26,7 +26,7 @@ def lakes_waited_for(using: str) -> list[str]:
         return []
     lakes = call(using, LAKES, (MOST_LAKES,))
     if not lakes:
-        return ["No lake was exported yet: run queuelake export."]
+        return ["No lake was exported yet: run pgqueue lake export."]
     return [lake_text(name, path, exported_at) for name, path, exported_at in lakes]
 
 

@@ -27,7 +27,7 @@ class Pruner:
         if counts.partitions_kept > self._kept:
             logger.warning(
                 "%d partitions of the archive are past retention and kept: a lake does not have them "
-                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see queuedoctor.%s",
+                "(KEEP_UNTIL_EXPORTED), or a long transaction uses them. Run the export, or see pgqueue doctor.%s",
                 counts.partitions_kept,
                 "".join(f" {lake}" for lake in lakes_waited_for(using)),
                 extra={"event": "partitions_kept"},

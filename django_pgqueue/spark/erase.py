@@ -1,6 +1,6 @@
 """Erase a tenant: remove all rows of a channel from the lake, also from its metrics and forecasts.
 
-Erase it in the database first (manage.py queueerase), or the next export brings its new rows. A killed run leaves each
+Erase it in the database first (pgqueue erase channel), or the next export brings its new rows. A killed run leaves each
 day as it was or erased; run it again. With a source, the database learns how many rows the lake has now.
 """
 

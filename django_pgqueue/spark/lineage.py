@@ -118,7 +118,7 @@ class LineageRun:
             "run": {"runId": self.id, "facets": {"errorMessage": error_facet(problem)} if problem else {}},
             "job": {
                 "namespace": os.environ.get("OPENLINEAGE_NAMESPACE", "pgqueue"),
-                "name": f"queuelake.{self.command}",
+                "name": f"pgqueue.lake.{self.command}",
             },
             "inputs": [*self.of_database(flow.reads_database), *self.of_lake(flow.reads_lake)],
             "outputs": [

@@ -29,7 +29,7 @@ COPY = (
     "the rows are lost: remove damaged files, and accept the loss with `verify --forget-missing`."
 )
 FOREIGN = (
-    "Rows that only the lake has: if a tenant was erased in the database, run `queuelake erase`, too. If the server "
+    "Rows that only the lake has: if a tenant was erased in the database, run `pgqueue lake erase`, too. If the server "
     "lost commits in a failover, remove the folders of the days since then and run `export --rescan`. Rows that were "
     "deleted in the database by hand stay in the lake; `--since` leaves their days out."
 )

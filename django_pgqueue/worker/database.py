@@ -241,8 +241,8 @@ def remedy(error: BaseException, using: str) -> str:
             session = connections[using].connection
             role = "ROLE" if session is None else session.info.user
             return (
-                " The worker starts nothing until the right is granted: manage.py queuegrants worker --role "
-                f"{role} --apply; with --check, it lists what the role lacks."
+                " The worker starts nothing until the right is granted: manage.py pgqueue grant worker "
+                f"{role}; pgqueue rights worker {role} lists what it lacks."
             )
         case UndefinedTable() | UndefinedColumn() | UndefinedFunction():
             return " Is the database migrated? Run manage.py migrate."

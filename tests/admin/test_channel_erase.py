@@ -55,5 +55,7 @@ def test_a_large_archive_is_left_to_the_command(
     admin_client: Client, acme: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_erase, "MOST_BYTES", 1)
-    assert "run manage.py queueerase" in notices(act(admin_client, "channel", "erase", acme, confirmed="yes"))
+    assert "run manage.py pgqueue erase channel" in notices(
+        act(admin_client, "channel", "erase", acme, confirmed="yes")
+    )
     assert Message.objects.count() == 1

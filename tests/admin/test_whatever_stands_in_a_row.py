@@ -92,10 +92,12 @@ def look(client: Client, rows: dict[str, Any]) -> None:
     assert client.get(reverse("admin:pgqueue_dashboard_changelist")).status_code == 200
     for key in (*rows["message"], *rows["archivedmessage"], *rows["deadletter"]):
         assert explain_message(key)
-        call_command("queueexplain", "--message", str(key), stdout=StringIO())
+        call_command("pgqueue", "explain", "message", str(key), stdout=StringIO())
     assert explain_channel(channel="default") is not None
-    call_command("queuemessages", "retry", "--all", "--dry-run", stdout=StringIO())
-    call_command("queuestats", stdout=StringIO())
+    call_command("pgqueue", "retry", "message", "--all", "--dry-run", stdout=StringIO())
+    for things in ("queues", "channels", "messages", "dead", "schedules", "limits", "breakers", "workers"):
+        call_command("pgqueue", things, "--json", stdout=StringIO())
+    call_command("pgqueue", "stats", stdout=StringIO())
     assert metrics()
 
 

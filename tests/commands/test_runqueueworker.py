@@ -20,9 +20,9 @@ def run(*arguments: str) -> None:
     [
         (["--concurrency", "0"], "0 is not at least 1"),
         (["--batch", "-3"], "-3 is not at least 1"),
-        (["--lease", "0"], "not a number of seconds"),
-        (["--lease", "nan"], "not a number of seconds"),
-        (["--poll-interval", "soon"], "invalid seconds value"),
+        (["--lease", "0"], "0 is not more than zero"),
+        (["--lease", "nan"], "nan is not a duration"),
+        (["--poll-interval", "soon"], "soon is not a duration"),
         (["--once", "--drain"], "not allowed with"),
         (["--queue", ""], "an empty name is not a queue"),
         (["--queue", "default", "--queue", " "], "an empty name is not a queue"),

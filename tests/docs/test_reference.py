@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Action, ArgumentParser
+from collections import defaultdict
 from datetime import timedelta
 from importlib import import_module
 from io import StringIO
@@ -15,6 +16,8 @@ from django.db import connection
 from django_pgqueue import exceptions
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.doctor import CODES, EXAMINATIONS
+from django_pgqueue.management.cli import verbs
+from django_pgqueue.management.commands import pgqueue  # noqa: F401  (it registers the verbs)
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
@@ -23,7 +26,9 @@ from tests.support.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "django_pgqueue"
 FUNCTIONS = sorted(files.latest_functions())
-COMMANDS = sorted(path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py"))
+COMMANDS = sorted(
+    path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py") if path.stem != "pgqueue"
+)
 TABLES = [
     "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
     "gate", "gate_side", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake",
@@ -87,6 +92,37 @@ def options(command: str) -> list[Action]:
     everywhere |= {"--force-color", "--skip-checks"}
     parser = load_command_class("django_pgqueue", command).create_parser("manage.py", command)
     return [action for action in parser._actions if not everywhere.intersection(action.option_strings)]
+
+
+def section_of(words: str) -> str:
+    """Return the heading under which the page describes a verb."""
+    first, _, thing = words.partition(" ")
+    headings = {"pause": "pause and resume", "resume": "pause and resume", "revoke": "grant", "rights": "grant"}
+    headings |= {"worker": "runqueueworker", "sweep": "sweepqueue"}
+    by_verb = not thing or first in ("pause", "resume", "explain", "import", "plan")
+    return headings.get(first, first) if by_verb else f"{thing}s".replace("deads", "dead")
+
+
+def options_of_verbs() -> dict[str, set[str]]:
+    """The options of the verbs of pgqueue, by the heading on the page."""
+    found = defaultdict(set)
+    for words, verb in verbs.VERBS.items():
+        parser = ArgumentParser(add_help=False)
+        for option in verb.options:
+            option(parser)
+        found[section_of(words)] |= {word for action in parser._actions for word in action.option_strings}
+    return found
+
+
+def test_every_verb_is_there_with_its_options_and_no_others() -> None:
+    text = page("docs/reference/commands.md")
+    shared = set(re.findall(r"`(--[\w-]+)", section(text, "pgqueue")))
+    assert {"--json", "--dry-run", "--yes", "--database"} <= shared
+    for heading, words in options_of_verbs().items():
+        on_page = set(re.findall(r"`(--[\w-]+)", section(text, heading)))
+        assert words <= on_page | shared, heading
+        rows = set(re.findall(r"^\| `(--[\w-]+)", section(text, heading), re.MULTILINE))
+        assert rows <= words | shared, heading
 
 
 def test_every_command_is_there_with_all_its_options_and_no_others() -> None:
@@ -162,7 +198,7 @@ def test_every_finding_can_be_asked_for_by_its_code() -> None:
 
 
 def test_every_examination_can_be_asked_for_alone() -> None:
-    on_page = section(page("docs/reference/commands.md"), "queuedoctor")
+    on_page = section(page("docs/reference/commands.md"), "doctor")
     [only] = re.findall(r"^\| `--only NAME` \| .*Examinations: (.*)", on_page, re.MULTILINE)
 
     assert re.findall(r"`(\w+)`", only) == list(EXAMINATIONS)

@@ -21,7 +21,7 @@ def test_this_hosts_clock_is_not_the_databases(
 ) -> None:
     wrong = {"LD_PRELOAD": faketime, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"} if offset else {}
     done = subprocess.run(
-        [sys.executable, "manage.py", "queuedoctor", "--only", "clock", "--format", "json", "--skip-checks"],
+        [sys.executable, "manage.py", "pgqueue", "doctor", "--only", "clock", "--json", "--skip-checks"],
         cwd=REPOSITORY / "testproject", env={**environment, **wrong}, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     report = json.loads(done.stdout)

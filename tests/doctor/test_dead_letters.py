@@ -32,7 +32,7 @@ def test_dead_letters_are_reported_by_handler_and_reason_with_the_error_and_the_
     assert "3 message(s) of the handler mail.send are dead letters (failed)" in first.problem
     assert first.facts["error"] == "KeyError: no such user / of 17 / at the host"
     assert first.facts["error"] in first.problem
-    assert "manage.py redrivedeadletters --handler mail.send --reason failed" in first.action
+    assert "manage.py pgqueue redrive dead --handler mail.send --reason failed" in first.action
     assert [(each.facts["handler"], each.facts["reason"]) for each in others] == [
         ("mail.count", "failed"),
         ("mail.send", "timed_out"),

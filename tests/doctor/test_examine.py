@@ -79,7 +79,7 @@ def test_a_reader_may_examine_and_measure() -> None:
     enqueue("h")
     role = "pgqueue_test_examiner"
     sql(f"CREATE ROLE {role}")
-    call_command("queuegrants", "reader", "--role", role, "--apply", stdout=StringIO(), skip_checks=True)
+    call_command("pgqueue", "grant", "reader", role, stdout=StringIO(), skip_checks=True)
     sql(f"GRANT SELECT ON django_migrations TO {role}")
     sql(f"SET LOCAL ROLE {role}")
     try:

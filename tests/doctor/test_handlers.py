@@ -84,4 +84,4 @@ def test_the_schedules_of_a_handler_that_is_gone_are_named(found: Examine) -> No
     finding = found("handlers")["unknown_handler"]
     assert finding.facts["schedules"] == ["nightly"]
     assert finding.problem.endswith("Schedules enqueue them again and again: nightly.")
-    assert "queueschedule remove NAME" in finding.action
+    assert "pgqueue drop schedule NAME" in finding.action

@@ -21,7 +21,7 @@ def test_messages_of_a_channel_that_was_deleted_past_the_queue(found: Examine) -
     assert str(acme.pk) in finding.problem
 
     sql("INSERT INTO pgqueue_channel (id, queue, name) VALUES (%s, 'mails', 'acme')", acme.pk)
-    call_command("queuedoctor", fix=True, only=["counters"])
+    call_command("pgqueue", "doctor", "--fix", "--only", "counters")
     assert found("orphans") == {}
     assert [delivery.id for delivery in dequeue(queue="mails", limit=9)] == sent
 

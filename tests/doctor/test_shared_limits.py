@@ -46,7 +46,7 @@ def test_a_handler_that_is_paused_is_the_pause_of_a_limit(found: Examine) -> Non
     findings = found("shared_limits")
     assert findings["limit_paused"].facts["limit"] == "handler h"
     assert findings["limit_paused"].problem.startswith("The handler h is paused: 1 message(s) wait")
-    assert findings["limit_paused"].action.endswith("manage.py queuepause --handler h --resume.")
+    assert findings["limit_paused"].action.endswith("manage.py pgqueue resume handler h.")
     assert findings["limit_handler_missing"].problem == (
         "The handler h is or was paused, and no worker and no installed app has it."
     )

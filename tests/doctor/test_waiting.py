@@ -107,7 +107,7 @@ def test_a_pause_without_an_end_is_a_warning_because_it_may_be_forgotten(found: 
     assert finding.problem == (
         "1 channel(s) of the queue default are paused and have messages, the longest for 5 min: tenant."
     )
-    assert finding.action.endswith("manage.py queuepause --queue default --channel NAME --resume.")
+    assert finding.action.endswith("manage.py pgqueue resume channel NAME --queue default.")
     enqueue("h")
     pass_time(minutes=5)
     queue_pause("default")
@@ -116,7 +116,7 @@ def test_a_pause_without_an_end_is_a_warning_because_it_may_be_forgotten(found: 
     assert finding.problem == (
         "The queue default is paused, and 2 channel(s) of it wait, the longest for 10 min: tenant, default."
     )
-    assert finding.action.endswith("manage.py queuepause --queue default --resume.")
+    assert finding.action.endswith("manage.py pgqueue resume queue default.")
     queue_resume("default")
     assert set(found("waiting")) == {"paused", "waiting"}
 

@@ -12,8 +12,8 @@ Import = Callable[..., str]
 
 
 @pytest.fixture
-def queueimport() -> Import:
-    return partial(output_of, "queueimport")
+def import_jobs() -> Import:
+    return partial(output_of, "pgqueue", "import")
 
 
 @pytest.fixture

@@ -140,7 +140,9 @@ def test_rows_of_django_celery_beat_keep_their_time_zone_and_whether_they_are_en
 
 def test_the_command_tells_tasks_and_schedules(project_tasks: None) -> None:
     output = StringIO()
-    call_command("celeryplan", "--app", "tests.importing.celery_project.project", "--format", "json", stdout=output)
+    call_command(
+        "pgqueue", "plan", "celery", "--app", "tests.importing.celery_project.project", "--json", stdout=output
+    )
     plan = json.loads(output.getvalue())
 
     assert "importing.daily" in [task["name"] for task in plan["tasks"]]
@@ -153,7 +155,7 @@ def test_the_command_tells_tasks_and_schedules(project_tasks: None) -> None:
 
 def test_an_app_that_is_not_there_is_said() -> None:
     with pytest.raises(CommandError, match="Name it with --app"):
-        call_command("celeryplan", "--app", "shop.nothing.app")
+        call_command("pgqueue", "plan", "celery", "--app", "shop.nothing.app")
 
 
 @pytest.fixture

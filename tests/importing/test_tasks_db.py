@@ -46,10 +46,10 @@ def rows() -> list[tuple[str, str]]:
     return list(DBTaskResult.objects.values_list("args_kwargs__args__0", "status"))
 
 
-def test_a_task_keeps_what_it_is_about(remind: Any, queueimport: Callable[..., str]) -> None:
+def test_a_task_keeps_what_it_is_about(remind: Any, import_jobs: Callable[..., str]) -> None:
     result = remind.using(priority=5, queue_name="mail", run_after=LATER).enqueue(7, text="soon")
 
-    assert "1 moved, 0 duplicates, 0 stay" in queueimport("django-tasks-db")
+    assert "1 moved, 0 duplicates, 0 stay" in import_jobs("django-tasks-db")
 
     message = Message.objects.select_related("channel").get()
     assert (message.handler, message.payload) == (PATH, {"args": [7], "kwargs": {"text": "soon"}})
@@ -59,33 +59,33 @@ def test_a_task_keeps_what_it_is_about(remind: Any, queueimport: Callable[..., s
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
-def test_a_task_without_a_time_is_ready(remind: Any, queueimport: Callable[..., str], zone: str) -> None:
+def test_a_task_without_a_time_is_ready(remind: Any, import_jobs: Callable[..., str], zone: str) -> None:
     with override_settings(TIME_ZONE=zone, USE_TZ=False):
         remind.enqueue(1)
         remind.enqueue(2)
 
-    queueimport("django-tasks-db")
+    import_jobs("django-tasks-db")
 
     assert [delivery.payload["args"] for delivery in dequeue(limit=10)] == [[1], [2]]
 
 
-def test_a_second_import_moves_nothing(remind: Any, queueimport: Callable[..., str]) -> None:
+def test_a_second_import_moves_nothing(remind: Any, import_jobs: Callable[..., str]) -> None:
     remind.enqueue(1)
 
-    queueimport("django-tasks-db")
+    import_jobs("django-tasks-db")
 
-    assert "0 moved" in queueimport("django-tasks-db", "--stuck")
+    assert "0 moved" in import_jobs("django-tasks-db", "--stuck")
 
 
 def test_tasks_that_are_done_stay_and_those_of_a_dead_worker_move_with_the_option_stuck(
-    remind: Any, queueimport: Callable[..., str]
+    remind: Any, import_jobs: Callable[..., str]
 ) -> None:
     from django_tasks_db.models import DBTaskResult
 
     for order, status in enumerate(("RUNNING", "SUCCESSFUL", "FAILED")):
         DBTaskResult.objects.filter(id=remind.enqueue(order).id).update(status=status)
 
-    assert "0 moved" in queueimport("django-tasks-db")
-    assert "1 moved" in queueimport("django-tasks-db", "--stuck")
+    assert "0 moved" in import_jobs("django-tasks-db")
+    assert "1 moved" in import_jobs("django-tasks-db", "--stuck")
 
     assert sorted(rows()) == [(1, "SUCCESSFUL"), (2, "FAILED")]

@@ -34,28 +34,28 @@ def jobs(transactional_db: None, send: None) -> Iterator[list[int]]:
 
 
 def test_a_job_that_another_worker_takes_just_now_is_left_to_it(
-    jobs: list[int], connect: Connect, queueimport: Callable[..., str]
+    jobs: list[int], connect: Connect, import_jobs: Callable[..., str]
 ) -> None:
     other = connect()
     other.execute("SET search_path = old_queue, public")
     other.execute("SELECT procrastinate_fetch_job_v2(NULL, NULL)")
 
-    assert "2 moved" in queueimport("procrastinate")
+    assert "2 moved" in import_jobs("procrastinate")
     other.commit()
-    assert "0 moved" in queueimport("procrastinate")
+    assert "0 moved" in import_jobs("procrastinate")
 
     assert sorted(Message.objects.values_list("payload__order", flat=True)) == [1, 2]
 
 
 def test_a_job_of_a_worker_that_dies_at_that_moment_is_moved_the_next_time(
-    jobs: list[int], connect: Connect, queueimport: Callable[..., str]
+    jobs: list[int], connect: Connect, import_jobs: Callable[..., str]
 ) -> None:
     other = connect()
     other.execute("SET search_path = old_queue, public")
     other.execute("SELECT procrastinate_fetch_job_v2(NULL, NULL)")
-    queueimport("procrastinate")
+    import_jobs("procrastinate")
     other.rollback()
 
-    assert "1 moved" in queueimport("procrastinate")
+    assert "1 moved" in import_jobs("procrastinate")
 
     assert sorted(Message.objects.values_list("payload__order", flat=True)) == [0, 1, 2]

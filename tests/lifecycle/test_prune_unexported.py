@@ -256,4 +256,4 @@ def test_no_lake_is_named_where_none_holds_a_partition_back(old: str) -> None:
 
 
 def test_a_missing_first_export_is_said(old: str) -> None:
-    assert "kept: No lake was exported yet: run queuelake export." in output_of("sweepqueue", skip_checks=True)
+    assert "kept: No lake was exported yet: run pgqueue lake export." in output_of("sweepqueue", skip_checks=True)

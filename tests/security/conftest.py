@@ -1,4 +1,4 @@
-"""Roles that are what `queuegrants` makes of them, and sessions that log in as them."""
+"""Roles that are what `pgqueue grant` makes of them, and sessions that log in as them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NAMES = {kind: f"pgqueue_test_{kind}_{os.getpid()}" for kind in (*KINDS, "strang
 PASSWORD = "for-the-tests"
 
 
-def grants(*arguments: str) -> str:
-    """Return the output of `manage.py queuegrants`."""
-    return output_of("queuegrants", *arguments, skip_checks=True)
+def grant(kind: str, role: str) -> None:
+    """Grant a role the rights of a kind."""
+    output_of("pgqueue", "grant", kind, role)
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +32,8 @@ def roles(pg_url: str, django_db_blocker: Any) -> Iterator[dict[str, str]]:
         for name in NAMES.values():
             owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
         for kind in KINDS:
-            grants(kind, "--role", NAMES[kind], "--apply")
-            grants(kind, "--role", NAMES["everything"], "--apply")
+            grant(kind, NAMES[kind])
+            grant(kind, NAMES["everything"])
     yield NAMES  # and no session meanwhile: other tests count those
     with psycopg.connect(pg_url, autocommit=True) as owner:
         for name in NAMES.values():

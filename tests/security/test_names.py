@@ -160,11 +160,11 @@ def redrive(name: str) -> None:
     dead_letter(dequeue(name), reason=name)
     options = [f"--{key}={name}" for key in ("queue", "channel", "handler", "reason")]
     output = StringIO()
-    call_command("redrivedeadletters", *options, "--dry-run", stdout=output, skip_checks=True)
+    call_command("pgqueue", "redrive", "dead", *options, "--dry-run", stdout=output, skip_checks=True)
     assert output.getvalue() == f"{1:>8}  {printable(name)}  {printable(name)}\n1 would be redriven\n"
     channel_release(channel=name, queue=name)
     with pytest.raises(CommandError) as refused:
-        call_command("redrivedeadletters", *options, stdout=output, skip_checks=True)
+        call_command("pgqueue", "redrive", "dead", *options, stdout=output, skip_checks=True)
     first, *rest = str(refused.value).split("\n")
     assert "released" in first
     assert rest == ["0 redriven before that."]

@@ -146,7 +146,7 @@ def test_the_check_names_the_rights_that_its_own_role_lacks(
     finally:
         empty.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {worker}")
     assert "lacks 1 right(s) of a worker: EXECUTE on pgqueue_complete" in told
-    assert f"manage.py queuegrants worker --role {worker} --apply" in told
+    assert f"manage.py pgqueue grant worker {worker}" in told
 
 
 def checked(environment: dict[str, str], role: str) -> str:
@@ -237,7 +237,7 @@ def test_the_pipeline_exports_without_a_warning(
     empty.execute("SELECT id FROM pgqueue_pop('default', 3)")
     summary = export(Source.parse(as_role(pg_url, roles["pipeline"])), tmp_path / "lake")
     assert (summary.rows["archive"], summary.warning) == (3, "")
-    with pytest.raises(PipelineError, match="queuegrants pipeline --role"):
+    with pytest.raises(PipelineError, match="pgqueue grant pipeline"):
         export(Source.parse(as_role(pg_url, roles["worker"])), tmp_path / "other")
 
 

@@ -182,14 +182,14 @@ def test_metrics_of_a_real_rollup_are_erased_and_computed_again(spark: Any, fill
     assert grep(filled) == []
 
 
-def test_queueerase_erases_database_and_lake(
+def test_the_command_erases_database_and_lake(
     filled: Path, database: Database, capfd: pytest.CaptureFixture[str], settings: Any
 ) -> None:
     settings.DJANGO_PGQUEUE = {"LAKE": str(filled)}
     out = StringIO()
-    call_command("queueerase", "default", TENANT, "--lake", "--dry-run", stdout=out)
+    call_command("pgqueue", "erase", "channel", TENANT, "--lake", "--dry-run", stdout=out)
     assert grep(filled) != []
-    call_command("queueerase", "default", TENANT, "--lake", stdout=out)
+    call_command("pgqueue", "erase", "channel", TENANT, "--lake", stdout=out)
     assert grep(filled) == []
     assert database.execute(
         "SELECT count(*) FROM pgqueue_archived_message WHERE channel = %s", [TENANT]

@@ -74,7 +74,7 @@ def test_an_export_says_what_it_read_and_how_much_it_wrote(
     start, complete, _, again = events_in(log)
     assert [event["eventType"] for event in (start, complete)] == ["START", "COMPLETE"]
     assert start["run"]["runId"] == complete["run"]["runId"] != again["run"]["runId"]
-    assert complete["job"] == {"namespace": "pgqueue", "name": "queuelake.export"}
+    assert complete["job"] == {"namespace": "pgqueue", "name": "pgqueue.lake.export"}
     tables = [dataset["name"].split(".")[1:] for dataset in complete["inputs"]]
     assert tables == [["public", table] for table in schema.SOURCES.values()]
     assert complete["inputs"][0]["namespace"].startswith("postgres://")
@@ -152,7 +152,7 @@ def test_events_are_sent_to_an_address_with_the_key(
     ]  # fmt: skip
     for _, event in kept:
         check(event)
-    assert kept[0][1]["job"] == {"namespace": "shop", "name": "queuelake.report"}
+    assert kept[0][1]["job"] == {"namespace": "shop", "name": "pgqueue.lake.report"}
 
 
 @pytest.mark.parametrize("broken", ["refused", "an error", "a folder that is not there"])

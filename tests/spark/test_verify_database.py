@@ -24,7 +24,7 @@ def test_as_many_other_rows_are_a_difference(verify: Any, database: psycopg.Conn
     both = f"archive of {DAY}: the lake has 150 rows, the database 150"
     assert f"{both}: the lake lacks 1 of these." in said
     assert f"{both}, which does not have 1 of these." in said
-    assert "queuelake erase" in said
+    assert "pgqueue lake erase" in said
 
 
 def test_rows_that_the_retention_of_a_queue_has_deleted_are_no_difference(

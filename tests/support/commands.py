@@ -44,3 +44,8 @@ def manage(*arguments: str, seconds: float = 280, **variables: str) -> subproces
         timeout=seconds,
         check=False,
     )
+
+
+def pgqueue(words: str, *arguments: object, **options: Any) -> str:
+    """Return what ``manage.py pgqueue`` prints, without the end of the last line. ``words``: the verb and the thing."""
+    return output_of("pgqueue", *words.split(), *arguments, **options).rstrip("\n")

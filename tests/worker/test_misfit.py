@@ -111,7 +111,7 @@ def test_a_worker_whose_role_may_not_settle_does_not_start(spawn: Spawn, misfit:
     assert worker.wait() == 1
     assert where(message) == "live: ready"
     assert "EXECUTE on pgqueue_complete" in worker.log
-    assert f"manage.py queuegrants worker --role {misfit} --apply" in worker.log
+    assert f"manage.py pgqueue grant worker {misfit}" in worker.log
 
 
 def test_a_role_that_loses_the_right_to_settle_runs_no_message_again(spawn: Spawn, misfit: str, pg_url: str) -> None:
@@ -122,7 +122,7 @@ def test_a_role_that_loses_the_right_to_settle_runs_no_message_again(spawn: Spaw
     eventually(lambda: where(first) == "completed")
     sql(f"REVOKE EXECUTE ON FUNCTION {signature} FROM {misfit}")
     messages = scripts(20, ["effect"])
-    told = f"manage.py queuegrants worker --role {misfit} --apply"
+    told = f"manage.py pgqueue grant worker {misfit}"
     eventually(lambda: told in worker.log)
     # The leases are extended all the time.
     taken = Message.objects.filter(status=Message.Status.LEASED).order_by("lease_expires_at").values("lease_expires_at")
@@ -139,7 +139,7 @@ def misfit(queue: None, pg_url: str) -> Iterator[str]:
     """The name of a role that has all rights of a worker and may not run pgqueue_complete."""
     sql(f"CREATE ROLE {ROLE} LOGIN PASSWORD 'for-the-tests'")
     try:
-        output_of("queuegrants", "worker", "--role", ROLE, "--apply", skip_checks=True)
+        output_of("pgqueue", "grant", "worker", ROLE)
         sql(f"REVOKE EXECUTE ON FUNCTION {sql(SIGNATURE)[0][0]} FROM {ROLE}")
         sql(f"GRANT ALL ON scripted_effect, scripted_mark TO {ROLE}")
         yield ROLE

@@ -25,7 +25,7 @@ TELLING = (
     "tests/maintenance/test_scheduler.py",
     *ADMIN,
     "tests/admin/browser/test_breadcrumbs.py",
-    "tests/commands/test_queuehealth.py",
+    "tests/commands/test_health.py",
     "tests/tasks/test_contract.py",
     "tests/tasks/test_contract_of_tasks.py",
     "tests/tasks/test_django_suite.py",

@@ -63,7 +63,7 @@ def test_the_commands_work(results: Results) -> None:
     assert "partitions made" in results["commands"]["sweepqueue"]
 
 
-def test_queuelake_says_what_to_install(results: Results) -> None:
+def test_the_lake_says_what_to_install(results: Results) -> None:
     assert results["lake"] == [f"CommandError: The app '{PIPELINE}' is not installed. {INSTALL}"] * 2
 
 

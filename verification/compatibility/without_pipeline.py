@@ -30,8 +30,9 @@ def main() -> None:
     results["explained"] = explain()
     call_command("runqueueworker", drain=True, processes=0)
     results |= run_maintenance()
-    results["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue", "queuedurability")}
-    results["lake"] = [said("queuelake", action) for action in ("export", "report")]
+    commands = ("pgqueue health", "pgqueue stats", "sweepqueue", "queuedurability")
+    results["commands"] = {words: said(*words.split()) for words in commands}
+    results["lake"] = [said("pgqueue", "lake", action) for action in ("export", "report")]
     results["grants"] = grant()
     results["pages"] = pages()
     results["spark"] = spark()
@@ -99,14 +100,14 @@ def run_maintenance() -> dict[str, Any]:
 
 
 def grant() -> dict[str, str]:
-    """Return the output of `queuegrants --check` after each kind was granted, and why the pipeline is not."""
+    """Return the output of `pgqueue rights` after each kind was granted, and why the pipeline is not."""
     results = {}
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {ROLE}")
         try:
             for kind in ("producer", "worker", "operator", "reader", "pipeline"):
-                said("queuegrants", kind, "--role", ROLE, "--apply")
-                results[kind] = said("queuegrants", kind, "--role", ROLE, "--check")
+                said("pgqueue", "grant", kind, ROLE)
+                results[kind] = said("pgqueue", "rights", kind, ROLE)
         finally:
             cursor.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")
     return results

@@ -17,6 +17,7 @@ from django_pgqueue.checks import imports
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
+from django_pgqueue.management.cli.options import DATABASE, duration, duration_or_zero, one_of, option, positive, whole
 from django_pgqueue.management.database import known_database
 from django_pgqueue.management.starting import check_database, chosen_queues, queue_name
 from django_pgqueue.worker.link.orders import Orders, database_identity
@@ -27,22 +28,6 @@ from django_pgqueue.worker.supervisor.supervisor import Supervisor
 from django_pgqueue.worker.worker import QueueWorker
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least ``least``."""
-
-    def parse(text: str) -> int:
-        number = int(text)
-        if number < least:
-            raise ArgumentTypeError(f"{text} is not at least {least}")
-        return number
-
-    parse.__name__ = "number"
-    return parse
-
-
-positive = at_least(1)
-
-
 def address(text: str) -> tuple[str, int]:
     """Return host and port of ``[HOST:]PORT``. Raises ArgumentTypeError."""
     host, _, port = text.rpartition(":")
@@ -51,89 +36,45 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def seconds(*, zero: bool = False) -> Callable[[str], timedelta]:
-    """Return a parser of numbers of seconds up to 86,400. ``zero``: 0 is allowed, too."""
-
-    def parse(text: str) -> timedelta:
-        number = float(text)
-        if not (number > 0 or (zero and number == 0)) or number > 86_400:
-            raise ArgumentTypeError(f"{text} is not a number of seconds between 0 and 86400")
-        return timedelta(seconds=number)
-
-    parse.__name__ = "seconds"
-    return parse
+OPTIONS = (
+    option("--queue", action="append", dest="queues", type=queue_name, metavar="NAME",
+           help="serve this queue; repeatable; '*': all, including later ones (default: default)"),
+    option("--exclude-queue", action="append", dest="excluded", type=queue_name, metavar="NAME",
+           help="do not serve this queue; repeatable; without --queue: all but these"),
+    option("--concurrency", type=positive, default=4, metavar="N",
+           help="handlers at the same time, in each process (default: %(default)s)"),
+    option("--async-concurrency", type=positive, default=100, metavar="N",
+           help="async handlers at the same time (default: %(default)s)"),
+    option("--batch", type=positive, default=100, metavar="N",
+           help="the most messages of one dequeue (default: %(default)s)"),
+    one_of(option("--once", action="store_true", help="dequeue once, then exit"),
+           option("--drain", action="store_true", help="work until nothing is ready, then exit")),
+    option("--lease", type=duration, metavar="DURATION",
+           help="how long a silent worker keeps its messages (default: setting LEASE)"),
+    option("--notify", choices=["waiting", "always", "never"],
+           help="when enqueue wakes it; never: it only polls (default: setting NOTIFY)"),
+    option("--poll-interval", type=duration, metavar="DURATION",
+           help="the time between dequeues when idle (default: setting POLL_INTERVAL)"),
+    option("--shutdown-timeout", type=duration_or_zero, default=timedelta(seconds=30), metavar="DURATION",
+           help="the time that running handlers have to end (default: 30s)"),
+    option("--processes", type=whole(0), default=1, metavar="N",
+           help="processes that run handlers; 0: this process runs them itself (default: %(default)s)"),
+    option("--max-messages", type=positive, metavar="N", help="replace a process after this many messages"),
+    option("--max-age", type=duration, metavar="DURATION", help="replace a process after this time"),
+    option("--max-memory", type=positive, metavar="MB", help="replace a process that occupies this many megabytes"),
+    option("--reload", action=BooleanOptionalAction, help="replace the processes when a file changes (default: DEBUG)"),
+    option("--probe-port", type=address, metavar="[HOST:]PORT", help="answer /livez and /readyz by HTTP"),
+    option("--heartbeat-file", type=Path, metavar="FILE", help="refresh this file as long as the worker is alive"),
+    DATABASE,
+)  # fmt: skip
 
 
 class Command(BaseCommand):
     help = "Runs the handlers of messages. SIGTERM or Ctrl-C ends it cleanly, a second one ends it at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--queue", action="append", dest="queues", type=queue_name, metavar="NAME",
-            help="serve this queue; repeatable; '*': all, including later ones (default: default)",
-        )  # fmt: skip
-        parser.add_argument(
-            "--exclude-queue", action="append", dest="excluded", type=queue_name, metavar="NAME",
-            help="do not serve this queue; repeatable; without --queue: all but these",
-        )  # fmt: skip
-        parser.add_argument(
-            "--concurrency",
-            type=positive,
-            default=4,
-            help="handlers at the same time, in each process (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--async-concurrency", type=positive, default=100,
-            help="async handlers at the same time (default: %(default)s)",
-        )  # fmt: skip
-        parser.add_argument(
-            "--batch", type=positive, default=100, help="the most messages of one dequeue (default: %(default)s)"
-        )
-        until = parser.add_mutually_exclusive_group()
-        until.add_argument("--once", action="store_true", help="dequeue once, then exit")
-        until.add_argument("--drain", action="store_true", help="work until nothing is ready, then exit")
-        parser.add_argument(
-            "--lease", type=seconds(), help="seconds that a silent worker keeps its messages (default: setting LEASE)"
-        )
-        parser.add_argument(
-            "--notify", choices=["waiting", "always", "never"],
-            help="when enqueue wakes it; never: it only polls (default: setting NOTIFY)",
-        )  # fmt: skip
-        parser.add_argument(
-            "--poll-interval",
-            type=seconds(),
-            help="seconds between dequeues when idle (default: setting POLL_INTERVAL)",
-        )
-        parser.add_argument(
-            "--shutdown-timeout", type=seconds(zero=True), default=timedelta(seconds=30),
-            help="seconds that running handlers have to end (default: 30)",
-        )  # fmt: skip
-        self._add_process_arguments(parser)
-        parser.add_argument("--database", help="alias of the queue's database (default: as enqueue does)")
-
-    def _add_process_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--processes", type=at_least(0), default=1, metavar="N",
-            help="processes that run handlers; 0: this process runs them itself (default: %(default)s)",
-        )  # fmt: skip
-        parser.add_argument(
-            "--max-messages", type=positive, metavar="N", help="replace a process after this many messages"
-        )
-        parser.add_argument(
-            "--max-age", type=seconds(), metavar="SECONDS", help="replace a process after this many seconds"
-        )
-        parser.add_argument(
-            "--max-memory", type=positive, metavar="MB", help="replace a process that occupies this many megabytes"
-        )
-        parser.add_argument(
-            "--reload", action=BooleanOptionalAction, help="replace the processes when a file changes (default: DEBUG)"
-        )
-        parser.add_argument(
-            "--probe-port", type=address, metavar="[HOST:]PORT", help="answer /livez and /readyz by HTTP"
-        )
-        parser.add_argument(
-            "--heartbeat-file", type=Path, metavar="FILE", help="refresh this file as long as the worker is alive"
-        )
+        for each in OPTIONS:
+            each(parser)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         with imports.tolerated():

@@ -3,14 +3,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error, connections
 
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import measurer, sweeper
 from django_pgqueue.maintenance.lakes import lakes_waited_for
 from django_pgqueue.maintenance.pruner import Pruner
-from django_pgqueue.management.database import known_database, queue_database
+from django_pgqueue.management.database import database_error, known_database, queue_database
 
 # cron.schedule replaces a job of the same name.
 CRON = """\
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             for lake in lakes_waited_for(using) if pruned.partitions_kept else ():
                 self.stdout.write(f"kept: {lake}")
         except Error as error:
-            raise CommandError(f"The database {using!r} refuses: {str(error).strip()}") from error
+            raise database_error(using, error) from error
 
 
 def count_text(field: str, count: int | bool) -> str:

@@ -149,7 +149,7 @@ def find_partitions(connection: psycopg.Connection[Any]) -> list[Partition]:
         if not readable:
             raise PipelineError(
                 f"The role {connection.info.user} may not read {relation}: grant it pg_read_all_data, or run "
-                f"manage.py queuegrants pipeline --role {connection.info.user} --apply."
+                f"manage.py pgqueue grant pipeline {connection.info.user}."
             )
         found.append(Partition(oid, relation, _day(name), filenode, blocks, size))
     return found

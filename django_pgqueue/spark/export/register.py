@@ -87,7 +87,7 @@ def report_export(source: Source, lake: ParquetLake, *, new: bool) -> str:
     except psycopg.errors.InsufficientPrivilege:
         return (
             f"The role {user} may not run pgqueue_lake_exported, so the database does not know of this export: "
-            f"manage.py queuegrants pipeline --role {user} --apply."
+            f"manage.py pgqueue grant pipeline {user}."
         )
     except (psycopg.Error, PipelineError) as error:
         reason = " ".join(source.redact(str(error)).split())

@@ -39,7 +39,7 @@ This folder is a lake of pgqueue-django. It holds several tables, and each is a 
     archive  dead_letter  channel  metrics  forecast
 
 Open one of them, for example pandas.read_parquet("archive"). This file makes readers refuse the folder of all tables,
-whose rows they would mix. _pgqueue holds the commits of the lake; only queuelake writes here.
+whose rows they would mix. _pgqueue holds the commits of the lake; only pgqueue lake writes here.
 """
 
 

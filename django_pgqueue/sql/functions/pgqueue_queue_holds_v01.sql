@@ -31,7 +31,7 @@ BEGIN
     THEN
         RETURN pgqueue_refusal('PGQ10', format('messages wait in queue "%s"', p_queue),
             'Let workers serve them, or purge them: purge=True in Python, '
-            'manage.py queuedrop --purge, p_purge in SQL.');
+            'manage.py pgqueue drop queue --purge, p_purge in SQL.');
     END IF;
     RETURN NULL;
 END;

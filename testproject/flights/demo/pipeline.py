@@ -66,7 +66,7 @@ def commands() -> Iterator[list[str]]:
     """As one would type them, in this order."""
     actions = (["export"], ["verify"], ["rollup", QUICK], ["report", f"--output={os.path.relpath(page())}"])
     for action, *options in actions:
-        yield ["manage.py", "queuelake", action, f"--lake={os.path.relpath(lake())}", *options]
+        yield ["manage.py", "pgqueue", "lake", action, f"--lake={os.path.relpath(lake())}", *options]
 
 
 def run(command: list[str]) -> list[str]:

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError
+from django.utils import timezone
+
+from django_pgqueue import (
+    Breaker,
+    NewMessage,
+    breaker_open,
+    breaker_set,
+    channel_set,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    limit_set,
+)
+from django_pgqueue.doctor import examine
+from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
+from tests.support.commands import pgqueue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _channel() -> None:
+    channel_set(channel="default")
+
+
+def pause(thing: str, *arguments: object) -> str:
+    return pgqueue(f"pause {thing}", *arguments)
+
+
+def resume(thing: str, *arguments: object) -> str:
+    return pgqueue(f"resume {thing}", *arguments)
+
+
+def test_a_queue_is_paused_for_a_time_and_resumed() -> None:
+    enqueue("h")
+    assert pause("queue", "default", "--reason", "the database moves", "--for", "1h") == "queue default is paused."
+    queue = Queue.objects.get()
+    assert queue.pause_reason == "the database moves"
+    assert abs(queue.paused_until - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
+    assert dequeue() == []
+    assert resume("queue", "default") == "queue default is resumed."
+    assert len(dequeue()) == 1
+
+
+def test_a_channel_is_paused_and_resumed() -> None:
+    channel_set(channel="acme", queue="mails")
+    assert pause("channel", "acme", "--queue", "mails", "--reason", "flood") == "channel mails/acme is paused."
+    assert Channel.objects.get(name="acme").pause_reason == "flood"
+    assert Channel.objects.get(name="default").paused_at is None
+    resume("channel", "acme", "--queue", "mails")
+    assert Channel.objects.get(name="acme").paused_at is None
+
+
+def test_a_worker_is_paused_and_resumed() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1")
+    assert pause("worker", "w", "--reason", "looking at it") == "worker w is paused."
+    assert Worker.objects.get().pause_reason == "looking at it"
+    resume("worker", "w")
+    assert Worker.objects.get().paused_at is None
+
+
+def test_a_handler_is_paused_and_resumed() -> None:
+    enqueue("h")
+    other = enqueue("other")
+    assert pause("handler", "h", "--reason", "down", "--dry-run") == "handler h would be paused."
+    assert pause("handler", "h", "--reason", "down", "--for", 60) == "handler h is paused."
+    assert SharedLimit.objects.get().pause_reason == "down"
+    assert [delivery.id for delivery in dequeue(limit=5)] == [other.id]
+    assert resume("handler", "h") == "handler h is resumed."
+    assert len(dequeue(limit=5)) == 1
+
+
+def test_a_limit_is_paused_and_resumed() -> None:
+    limit_set("stripe")
+    enqueue("h", limits=["stripe"])
+    assert pause("limit", "stripe", "--reason", "down") == "limit stripe is paused."
+    assert dequeue() == []
+    assert resume("limit", "stripe") == "limit stripe is resumed."
+    assert len(dequeue()) == 1
+
+
+def test_a_resume_of_what_is_not_paused_says_so() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1")
+    limit_set("stripe")
+    for what, name in (
+        ("queue", "default"), ("channel", "default"), ("limit", "stripe"), ("worker", "w"), ("handler", "mail.sned")
+    ):  # fmt: skip
+        shown = "default/default" if what == "channel" else name
+        assert resume(what, name) == f"{what} {shown} was not paused."
+    pause("handler", "mail.send")
+    answer = json.loads(resume("handler", "mail.send", "--json"))
+    assert answer == {
+        "version": 1, "action": "resume", "handler": "mail.send", "dry_run": False, "was_paused": True
+    }  # fmt: skip
+
+
+def test_a_pause_of_a_handler_that_nothing_has_asks_whether_the_name_is_right() -> None:
+    Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1", handlers=["mail.send"])
+    warned = StringIO()
+    assert pgqueue("pause handler", "mail.send", stderr=warned) == "handler mail.send is paused."
+    assert warned.getvalue() == ""
+    assert pgqueue("pause handler", "mail.sned", stderr=warned) == "handler mail.sned is paused."
+    assert warned.getvalue() == "No installed app and no worker has a handler 'mail.sned': is the name right?\n"
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    answer = {"version": 1, "action": "pause", "queue": "default", "channel": "default", "dry_run": True}
+    assert json.loads(pause("channel", "default", "--dry-run", "--json")) == answer
+    pause("queue", "default")
+    assert resume("queue", "default", "--dry-run") == "queue default would be resumed."
+    assert Queue.objects.get().paused_at is not None
+    assert Channel.objects.get().paused_at is None
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(("thing", "name"), [("queue", "emials"), ("channel", "none"), ("worker", "x"), ("limit", "y")])
+def test_a_name_that_does_not_exist_is_refused_and_the_list_is_named(thing: str, name: str, dry: list[str]) -> None:
+    for act in (pause, resume):
+        with pytest.raises(CommandError, match=rf"There is no {thing} .*{name}\. pgqueue {thing}s lists what there is"):
+            act(thing, name, *dry)
+
+
+def test_a_worker_is_paused_without_an_end() -> None:
+    with pytest.raises(CommandError, match="unrecognized arguments: --for 5"):
+        pause("worker", "w", "--for", "5")
+    with pytest.raises(CommandError, match="not more than zero"):
+        pause("queue", "default", "--for", "0")
+
+
+def listed() -> list[list[str]]:
+    """The rows of the table of breakers."""
+    return [line.split() for line in pgqueue("breakers").splitlines()[1:]]
+
+
+def test_a_breaker_is_listed_opened_and_closed() -> None:
+    assert pgqueue("breakers") == "No breakers."
+    breaker_set("mail", Breaker(pause=timedelta(hours=1)))
+    assert listed() == [["mail", "-", "-", "handler", "closed", "-", "0", "0"]]
+    enqueue("mail")
+
+    assert pgqueue("open breaker", "mail") == "The breaker of mail is open."
+    assert dequeue() == []
+    [row] = listed()
+    assert (row[4], row[-2:]) == ("open", ["1", "1"])
+    assert pgqueue("close breaker", "mail") == "The breaker of mail is closed."
+
+    assert len(dequeue()) == 1
+
+
+def test_a_number_that_is_not_counted_to_the_end_says_so() -> None:
+    breaker_set("mail", Breaker(pause=timedelta(hours=1)))
+    breaker_open("mail")
+    enqueue_many(NewMessage(handler="mail") for _ in range(1_010))
+    for _ in range(50):
+        # Each sets some of them aside.
+        assert dequeue(limit=500) == []
+    assert listed()[0][-2] == "1,000+"
+    [finding] = examine(only=["breaker_open"]).findings
+    assert "At least 1,000 message(s) wait for them." in finding.problem
+
+
+def test_one_of_a_channel_is_listed_while_it_is_open() -> None:
+    breaker_set("mail", Breaker(per="channel"))
+    pgqueue("open breaker", "mail", "--channel", "default", "--for", "3600")
+
+    [of_channel, of_handler] = json.loads(pgqueue("breakers", "--json"))["breakers"]
+
+    assert (of_channel["channel"], of_channel["state"]) == ("default", "open")
+    assert (of_handler["channel"], of_handler["openings"]) == (None, 1)
+    assert [row[:5] for row in listed()] == [
+        ["mail", "default", "default", "channel", "open"], ["mail", "-", "-", "channel", "closed"],
+    ]  # fmt: skip
+    assert json.loads(pgqueue("breakers", "--channel", "default", "--json"))["breakers"] == [of_channel]
+    pgqueue("close breaker", "mail", "--channel", "default")
+    assert [row[2] for row in listed()] == ["-"]
+
+
+def test_a_dry_run_changes_no_breaker() -> None:
+    breaker_set("mail", Breaker())
+    assert pgqueue("open breaker", "mail", "--dry-run") == "The breaker of mail would be open."
+    assert pgqueue("close breaker", "mail", "--dry-run") == "The breaker of mail would be closed."
+    assert "closed" in pgqueue("breakers")
+    with pytest.raises(CommandError, match="has no breaker"):
+        pgqueue("close breaker", "other", "--dry-run")
