@@ -42,7 +42,7 @@ def port_task(task: Any, queue: str | None) -> Port:
     options |= celery_retries(task, notes)
     if seconds := task.soft_time_limit or task.time_limit:
         options["timeout"] = seconds_of(seconds)
-        notes.append("At its timeout HandlerTimeout is raised in it. With process=True it is killed.")
+        notes.append("At its timeout HandlerTimeout is raised in it.")
     if task.rate_limit is not None:
         notes.append(f"rate_limit={task.rate_limit!r} holds in each worker. Here: {channel_rate(task.rate_limit)}")
     if task.expires is not None:

@@ -34,7 +34,6 @@ IMPORTERS = {
     ("testing/__init__.py", "import_module"),  # the names of that package
     ("apps.py", "import_string"),  # settings: TASKS
     ("tasks/aliases.py", "import_string"),  # settings: TASKS
-    ("worker/run/handler_process.py", "loads"),  # an outcome, from a process that the worker started itself
     ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
