@@ -27,7 +27,6 @@ BARE = "pgqueue_test_bare"
 ARGUMENTS: dict[str, list[str]] = {
     "deletedeadletters": [],
     "queuechannel": ["set", "acme"],
-    "queuedurability": [],
     "queuedrop": ["mails"],
     "queueencrypt": [],
     "queueerase": ["default", "default"],
@@ -40,7 +39,6 @@ ARGUMENTS: dict[str, list[str]] = {
     "queuemessages": ["cancel", "1"],
     "queuelimit": ["set", "stripe", "--max-cost", "5"],
     "queuepause": ["--queue", "default"],
-    "queuepayloadindex": ["message"],
     "queueschedule": ["remove", "nightly"],
     "queuepurge": ["mails"],
     "queueset": ["mails", "--archive", "none"],

@@ -30,7 +30,7 @@ def main() -> None:
     results["explained"] = explain()
     call_command("runqueueworker", drain=True, processes=0)
     results |= run_maintenance()
-    results["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue", "queuedurability")}
+    results["commands"] = {name: said(name) for name in ("queuehealth", "queuestats", "sweepqueue")}
     results["lake"] = [said("queuelake", action) for action in ("export", "report")]
     results["grants"] = grant()
     results["pages"] = pages()
