@@ -35,7 +35,6 @@ ARGUMENTS: dict[str, list[str]] = {
     "queuegrants": ["reader", "--role", "someone"],
     "queuebreaker": ["list"],
     "queuehealth": [],
-    "queueimport": ["procrastinate"],
     "queuemessages": ["cancel", "1"],
     "queuelimit": ["set", "stripe", "--max-cost", "5"],
     "queuepause": ["--queue", "default"],

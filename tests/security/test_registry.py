@@ -30,7 +30,6 @@ HARMLESS |= {("trigger", "compile"), ("reader.options(**options)", "load")}
 IMPORTERS = {
     ("__init__.py", "import_module"),  # the names of this package
     ("handlers.py", "load"),  # handlers.py of installed apps, by import_module
-    ("management/commands/celeryplan.py", "import_string"),  # who runs the command names the app of Celery
     ("testing/__init__.py", "import_module"),  # the names of that package
     ("apps.py", "import_string"),  # settings: TASKS
     ("tasks/aliases.py", "import_string"),  # settings: TASKS
