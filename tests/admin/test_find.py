@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ from django_pgqueue import NewMessage, channel_set, complete, dead_letter, deque
 from django_pgqueue.admin import payload_search
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.admin.conftest import address, make_dead
+from tests.support.markdown import DOCS, blocks
+from tests.support.sessions import Connect
 from tests.support.sql import sql
 
 TABLES = {"message": "pgqueue_message", "archivedmessage": "pgqueue_archived_message",
@@ -137,3 +140,21 @@ def test_the_page_of_a_channel_leads_to_what_was_settled(admin_client: Client) -
     text = admin_client.get(address("channel", channel.pk)).content.decode()
     for model in ("archivedmessage", "deadletter"):
         assert f'href="{address(model)}?queue=mails&amp;channel=acme+%26+co"' in text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_statements_of_the_page_make_payloads_searchable(connect: Connect) -> None:
+    page = DOCS / "how-to" / "production.md"
+    session = connect(autocommit=True)
+    try:
+        for block in blocks(page):
+            if block.language == "psql":
+                for statement in re.split(r";\n|\\gexec\n", block.text):
+                    # psql runs what the rows of a SELECT say.
+                    rows = session.execute(statement.encode()) if statement.strip() else None
+                    for (generated,) in rows if rows is not None and rows.description else ():
+                        connect(autocommit=True).execute(generated)
+        assert all(payload_search.is_indexed(table[8:], using="default") for table in TABLES.values())
+    finally:
+        for table in TABLES.values():
+            session.execute(f"DROP INDEX IF EXISTS {table}_payload")
