@@ -87,7 +87,7 @@ def test_tasks_are_enqueued_run_and_read_by_roles_that_may_do_that_alone(
 ) -> None:
     said = run(environment_of("producer"), ENQUEUE)
     assert "permission denied" in said["refused"], "who may only enqueue does not read results"
-    assert empty.execute("SELECT count(*) FROM pgqueue_message").fetchone() == (9,)
+    assert empty.execute("SELECT count(*) FROM pgqueue_message").fetchone() == (8,)
 
     worker = subprocess.Popen(
         [sys.executable, "-m", "django", "runqueueworker", "--processes", "1", "--no-reload"],
