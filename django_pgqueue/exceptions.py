@@ -123,7 +123,7 @@ class HandlerTimeout(PgQueueError):
 
 
 class WorkerDied(PgQueueError):
-    """The process that ran the handler ended before the handler did."""
+    """The process that ran a handler ended before the handler did; the supervisor records it for the message."""
 
 
 class HandlerError(PgQueueError):

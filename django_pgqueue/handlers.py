@@ -27,7 +27,6 @@ from django_pgqueue.signatures import (
     BackoffFunction,
     check_breaker,
     check_function,
-    check_kind,
     check_limits,
     check_name,
     check_options,
@@ -61,7 +60,6 @@ class Handler:
     batch: int | None = None
     timeout: timedelta | None = None
     concurrency: int | None = None
-    process: bool = False
     archive: Archive | None = None
     limits: tuple[str, ...] = ()
     breaker: Breaker | None = None
@@ -94,7 +92,6 @@ def handler(
     batch: None = None,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
-    process: bool = False,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
@@ -124,7 +121,6 @@ def handler(
     batch: int | None = None,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
-    process: bool = False,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
@@ -153,8 +149,7 @@ def handler(
     raised, and its message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event
     loop of the worker, beside many others; it is cancelled at its timeout. It cannot be ``atomic``.
 
-    ``concurrency``: the most calls at the same time in one worker process. ``process``: run each call in a separate
-    process, for work that keeps the processor busy or may crash; not with ``atomic``, ``batch`` or ``async def``.
+    ``concurrency``: the most calls at the same time in one worker process.
 
     ``archive``: what the archive keeps of the messages that this handler completes, whatever their channel or queue
     says: ``full``, ``outcome`` (no payload, no result) or ``none``. A dead letter is always kept whole.
@@ -168,9 +163,8 @@ def handler(
     check_name(name)
     counts = {"max_attempts": max_attempts, "batch": batch, "concurrency": concurrency}
     check_options(name, counts, queue=queue, timeout=timeout)
-    check_switches(name, {"atomic": atomic, "process": process})
+    check_switches(name, {"atomic": atomic})
     archive_choice(archive)
-    check_kind(name, atomic=atomic, process=process, batch=batch)
     limited = check_limits(name, limits)
     check_breaker(name, breaker)
     policy, backoff_function = split_backoff(name, backoff)
@@ -184,11 +178,11 @@ def handler(
             )
         asynchronous = is_async(function)
         if asynchronous:
-            refuse_async(name, atomic=atomic, process=process)
+            refuse_async(name, atomic=atomic)
         called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
         _registry[name] = Handler(
-            name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, process, archive, limited,
-            breaker, backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
+            name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, archive, limited, breaker,
+            backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
         )  # fmt: skip
         give_enqueue(function)
         return function

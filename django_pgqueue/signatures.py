@@ -67,23 +67,13 @@ def check_switches(name: str, switches: Mapping[str, Any]) -> None:
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
 
 
-def check_kind(name: str, *, atomic: bool, process: bool, batch: int | None) -> None:
-    """Raise ValueError for options of a handler that exclude each other."""
-    if process and (atomic or batch):
-        raise ValueError(
-            f"The handler {name!r} has process=True, and atomic or batch: a process has neither the worker's "
-            "transaction nor more than one message."
-        )
-
-
-def refuse_async(name: str, *, atomic: bool, process: bool) -> None:
+def refuse_async(name: str, *, atomic: bool) -> None:
     """Raise ValueError for an option that an async function cannot have."""
-    if not (atomic or process):
-        return
-    other, why = ("atomic", "Django's transactions belong to one thread") if atomic else (
-        "has process=True", "a process runs one message at a time"
-    )  # fmt: skip
-    raise ValueError(f"The handler {name!r} is async and {other}: {why}. Make it a plain function.")
+    if atomic:
+        raise ValueError(
+            f"The handler {name!r} is async and atomic: Django's transactions belong to one thread. Make it a plain "
+            "function."
+        )
 
 
 def check_limits(name: str, limits: Any) -> tuple[str, ...]:

@@ -69,7 +69,6 @@ def test_a_backoff_may_be_a_policy_or_a_function():
         ("queue", "a\0b", "it takes the name of a queue"),
         ("backoff", timedelta(seconds=-1), "backoff of the handler 'tests.greet' is -1 day, .*must not be negative"),
         ("atomic", "no", "atomic of the handler 'tests.greet' is 'no': it takes True or False"),
-        ("process", 1, "process of the handler 'tests.greet' is 1: it takes True or False"),
         ("queue", None, "queue of the handler 'tests.greet' is None: it takes the name of a queue"),
     ],
 )

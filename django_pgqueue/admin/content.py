@@ -15,7 +15,6 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.admin import encoded, payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
 from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
-from django_pgqueue.sql import payload_index
 
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
@@ -54,9 +53,9 @@ class ContentAdmin(ReadOnlyAdmin):
         if wanted is None:
             return super().get_search_results(request, queryset, search_term)
         table, using = self.opts.db_table.removeprefix("pgqueue_"), queryset.db
-        if not payload_index.is_usable(table, using):
-            text = _("The search of payloads needs an index: create it with manage.py queuepayloadindex %s.")
-            self.message_user(request, text % table, messages.ERROR)
+        if not payload_search.is_indexed(table, using=using):
+            text = _("The search of payloads needs an index, %s. The owner of the table creates it with: %s")
+            self.message_user(request, text % payload_search.index_of(table), messages.ERROR)
             return queryset.none(), False
         found = payload_search.find_by_payload(table, wanted, using=using)
         if len(found) > payload_search.MOST_FOUND_ROWS:

@@ -12,6 +12,25 @@ from django_pgqueue.sql.call import call
 
 TERM = re.compile(r"payload\.(?P<path>[^=]+?)\s*=\s*(?P<value>.*)", re.DOTALL)
 MOST_FOUND_ROWS = 1_000
+USABLE = """
+SELECT i.indisvalid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+WHERE i.indrelid = to_regclass(%s) AND c.relname = %s
+"""
+
+
+def index_of(table: str) -> tuple[str, str]:
+    """Return the name of the index that the search of this table needs, and the statement that creates it.
+
+    A partitioned table takes no CONCURRENTLY; docs/how-to/production.md has the statements that lock it only shortly.
+    """
+    name = f"pgqueue_{table}_payload"
+    how = "" if table == "archived_message" else " CONCURRENTLY"
+    return name, f"CREATE INDEX{how} {name} ON pgqueue_{table} USING gin (payload jsonb_path_ops)"
+
+
+def is_indexed(table: str, *, using: str) -> bool:
+    """Return whether the payloads of this table can be searched, because its index exists and is valid."""
+    return call(using, USABLE, (f"pgqueue_{table}", f"pgqueue_{table}_payload")) == [(True,)]
 
 
 def payload_terms(term: str) -> list[str] | None:

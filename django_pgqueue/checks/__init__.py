@@ -14,7 +14,6 @@ from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseProblem
 
 from django_pgqueue.checks.configuration import blocks_database, configuration_messages
-from django_pgqueue.checks.enqueued import enqueued_messages
 from django_pgqueue.checks.functions import function_messages
 from django_pgqueue.checks.imports import import_messages
 from django_pgqueue.checks.limits import limit_messages
@@ -42,8 +41,8 @@ def check_configuration(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
 
 @register()
 def check_imports(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the handlers can be imported, and that enqueued names have handlers."""
-    return [*import_messages(), *enqueued_messages()] if is_asked(app_configs) else []
+    """Check that the handlers can be imported."""
+    return import_messages() if is_asked(app_configs) else []
 
 
 @register(Tags.database)

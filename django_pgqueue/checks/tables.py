@@ -5,9 +5,22 @@ from __future__ import annotations
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
-from django_pgqueue.sql import durability
 from django_pgqueue.sql.call import call
 
+# The tables of the live messages, which an operator may make UNLOGGED (docs/how-to/durability.md). The arrivals, lanes,
+# gates, counts and waiters mean nothing without their messages, and the functions make them anew. No other table may be
+# emptied by a crash: it has settled messages, configuration, ids, or bounds that the functions rely on.
+MESSAGE = "pgqueue_message"
+LIVE = (
+    MESSAGE, "pgqueue_arrival", "pgqueue_lane", "pgqueue_gate", "pgqueue_gate_side", "pgqueue_channel_size",
+    "pgqueue_departure", "pgqueue_waiter",
+)  # fmt: skip
+UNLOGGED = """
+SELECT c.relname::text FROM pg_class AS c
+WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relname NOT LIKE 'pgqueue\\_stage\\_%%' AND c.relkind IN ('r', 'S')
+    AND c.relpersistence = 'u' AND pg_table_is_visible(c.oid)
+ORDER BY c.relname
+"""
 PARTITIONS = """
 SELECT d.name, d.day::date::text
 FROM (
@@ -82,18 +95,17 @@ def check_partitions(database: str) -> list[CheckMessage]:
 
 def check_durability(database: str) -> list[CheckMessage]:
     """Return a warning for tables that are UNLOGGED: those of the live messages, and others that must never be."""
-    found = durability.unlogged_by_table(database)
-    unlogged = [name for name, is_unlogged in found.items() if is_unlogged]
+    unlogged = [name for (name,) in call(database, UNLOGGED)]
     messages: list[CheckMessage] = []
     # If a crash spares the messages, it must spare their lanes and arrivals, too.
-    chosen = durability.LIVE if found.get(durability.MESSAGE) else ()
+    chosen = LIVE if MESSAGE in unlogged else ()
     if chosen:
         messages.append(
             Caution(
                 f"The live messages in database {database!r} are UNLOGGED: a crash of the server loses every message "
                 "that is ready, leased or scheduled, and a standby never has them.",
-                hint="manage.py queuedurability --logged --yes makes them durable. If the loss is accepted, silence "
-                "this check.",
+                hint='The how-to page "Live messages that a crash may lose" has the statements that make them durable. '
+                "If the loss is accepted, silence this check.",
                 id="pgqueue.W016",
             )
         )
@@ -103,18 +115,12 @@ def check_durability(database: str) -> list[CheckMessage]:
                 f"These tables in database {database!r} are UNLOGGED and must not be: {', '.join(strays)}. A crash of "
                 "the server empties them: it loses settled messages, gives ids twice, or leaves messages waiting for "
                 "ever.",
-                hint=strays_hint(strays, unlogged=bool(chosen)),
+                hint=f"ALTER {'SEQUENCE' if strays[0].endswith('_seq') else 'TABLE'} {strays[0]} SET LOGGED; and so on "
+                "for each.",
                 id="pgqueue.W019",
             )
         )
     return messages
-
-
-def strays_hint(strays: list[str], *, unlogged: bool) -> str:
-    """Return what to do about tables that must not be UNLOGGED."""
-    if {*durability.LIVE, durability.IDS}.intersection(strays):
-        return f"manage.py queuedurability --{'unlogged' if unlogged else 'logged'} --yes; then check again."
-    return f"ALTER TABLE {strays[0]} SET LOGGED; and so on for each."
 
 
 def check_vacuum(database: str) -> list[CheckMessage]:

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.db import connections, models
 
 from django_pgqueue.doctor.finding import Finding, Limits, Severity
-from django_pgqueue.sql import files, payload_index
+from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.files import PIPELINE, QUEUE
 from django_pgqueue.sql.pipeline import has_pipeline
@@ -18,7 +18,7 @@ from django_pgqueue.sql.pipeline import has_pipeline
 # An index that is built or dropped CONCURRENTLY is invalid until that is done. A role without the right to see the
 # progress of other sessions still sees their locks: a build locks the table, a rebuild or a drop the index itself.
 SQL = """
-SELECT i.relname::text, t.relname::text, x.indisvalid AND x.indisready AND x.indislive,
+SELECT i.relname::text, t.relname::text, i.relkind = 'I', x.indisvalid AND x.indisready AND x.indislive,
     CASE
         WHEN x.indisvalid AND x.indisready AND x.indislive THEN NULL
         WHEN EXISTS (
@@ -84,7 +84,7 @@ def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
 def examine_indexes(using: str, limits: Limits) -> Iterator[Finding]:
     """Report indexes that are missing, invalid or being built."""
     wanted = expected_indexes(using)
-    there = {index: (table, is_valid, work) for index, table, is_valid, work in call(using, SQL)}
+    there = {index: rest for index, *rest in call(using, SQL)}
     for index, (table, statement) in sorted(wanted.items()):
         if index not in there:
             yield Finding(
@@ -94,11 +94,11 @@ def examine_indexes(using: str, limits: Limits) -> Iterator[Finding]:
                 f"Make it, as the owner and outside of a transaction: {statement}",
                 {"index": index, "table": table, "statement": statement},
             )
-    for index, (table, is_valid, work) in there.items():
+    for index, (table, is_partitioned, is_valid, work) in there.items():
         if work:
             yield in_progress(index, table, work)
         elif not is_valid:
-            yield invalid(index, table, is_ours=index in wanted)
+            yield invalid(index, table, is_ours=index in wanted, is_partitioned=is_partitioned)
 
 
 def concurrently(statement: str) -> str:
@@ -117,25 +117,17 @@ def in_progress(index: str, table: str, work: str) -> Finding:
     )
 
 
-def invalid(index: str, table: str, *, is_ours: bool) -> Finding:
-    """Report an index whose build failed."""
+def invalid(index: str, table: str, *, is_ours: bool, is_partitioned: bool) -> Finding:
+    """Report an index whose build failed. That of a partitioned table is invalid while a partition has none."""
     statement = f"{'REINDEX' if is_ours else 'DROP'} INDEX CONCURRENTLY {index}"
     action = f"As the owner and outside of a transaction: {statement}"
-    facts = {"index": index, "table": table, "statement": statement}
-    if of_payloads := payloads(index):
-        again = f"manage.py queuepayloadindex {of_payloads}"
-        action, facts = f"{again} rebuilds it, {again} --drop removes it.", {"index": index, "table": table}
+    if is_partitioned and not is_ours:
+        statement = f"DROP INDEX {index}"
+        action = f"ALTER INDEX {index} ATTACH PARTITION … for an index of each partition, or {statement}"
     return Finding(
         "index_invalid",
         Severity.CRITICAL if is_ours else Severity.WARNING,
         f"The index {index} of {table} is invalid: its build failed. It makes writes slower, and no statement uses it.",
         action,
-        facts,
+        {"index": index, "table": table, "statement": statement},
     )
-
-
-def payloads(index: str) -> str | None:
-    """Return the table for which ``queuepayloadindex`` has made this index, or None. An index of a partition counts,
-    too."""
-    match = re.fullmatch(rf"pgqueue_({'|'.join(payload_index.TABLES)})(?:_\d+)?_payload", index)
-    return match[1] if match else None

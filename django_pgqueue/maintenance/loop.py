@@ -17,7 +17,6 @@ from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import breaker_reporter, measurer, sweeper
 from django_pgqueue.maintenance.floors import Floors
 from django_pgqueue.maintenance.pruner import Pruner
-from django_pgqueue.maintenance.reminder import Reminder
 from django_pgqueue.maintenance.scheduler import Scheduler
 from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.pinned import pin_settings
@@ -136,7 +135,6 @@ class MaintenanceLoop:
             # It counts the rows of a partition before it drops it, a whole day of the archive.
             MaintenanceStep("prune", "PRUNE_INTERVAL", Pruner().run_once, limit=LONGEST_ANSWER_SECONDS),
             MaintenanceStep("schedule", "SCHEDULE_INTERVAL", Scheduler().run_once),
-            MaintenanceStep("reminder", "PRUNE_INTERVAL", Reminder().run_once),
         ]
         # A thread of its own, because a tick must not wait until a backlog of millions is counted.
         apart = [MaintenanceStep("measure", "MEASURE_INTERVAL", measurer.run_once, limit=LONGEST_ANSWER_SECONDS)]

@@ -35,7 +35,6 @@ class Options:
     atomic: bool = False
     timeout: timedelta | None = None
     concurrency: int | None = None
-    process: bool = False
     archive: Archive | None = None
     limits: tuple[str, ...] = ()
     cost: CostOption = None
@@ -44,8 +43,7 @@ class Options:
         """Return the arguments of :func:`django_pgqueue.handlers.handler`."""
         return {
             "max_attempts": self.max_attempts, "backoff": self.backoff, "atomic": self.atomic, "timeout": self.timeout,
-            "concurrency": self.concurrency, "process": self.process, "archive": self.archive,
-            "limits": self.limits,
+            "concurrency": self.concurrency, "archive": self.archive, "limits": self.limits,
         }  # fmt: skip
 
 
@@ -62,7 +60,6 @@ def options(
     atomic: bool = False,
     timeout: timedelta | None = None,
     concurrency: int | None = None,
-    process: bool = False,
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     cost: CostOption = None,
@@ -72,16 +69,15 @@ def options(
     ``channel``: the name of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one
     is not enqueued. ``order_key``: tasks of the channel with this key run one after the other, in order. These are
     texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``, ``atomic``, ``timeout``,
-    ``concurrency``, ``process``, ``archive``, ``limits``: as of :func:`django_pgqueue.handler`. The result of a task
-    that is archived as ``outcome`` or ``none`` cannot be fetched. ``cost``: the tokens of rates that a call takes, from
+    ``concurrency``, ``archive``, ``limits``: as of :func:`django_pgqueue.handler`. The result of a task that is
+    archived as ``outcome`` or ``none`` cannot be fetched. ``cost``: the tokens of rates that a call takes, from
     1 on, or a function of its arguments that returns them.
 
     Raises ValueError for wrong values, and for options that exclude each other.
     """
     given = Options(
         channel=channel, dedupe_key=dedupe_key, order_key=order_key, max_attempts=max_attempts, backoff=backoff,
-        atomic=atomic, timeout=timeout, concurrency=concurrency, process=process, archive=archive,
-        limits=limit_names(limits), cost=cost,
+        atomic=atomic, timeout=timeout, concurrency=concurrency, archive=archive, limits=limit_names(limits), cost=cost,
     )  # fmt: skip
     if not (cost is None or callable(cost) or is_cost(cost)):
         raise ValueError(f"cost is {cost!r}: it takes a whole number from 1 on, or a function.")
@@ -94,7 +90,7 @@ def options(
         name = f"{function.__module__}.{function.__qualname__}"
         handlers.handler(name, **given.policy())
         if iscoroutinefunction(function):
-            refuse_async(name, atomic=atomic, process=process)
+            refuse_async(name, atomic=atomic)
         setattr(function, MARK, given)
         return marked
 

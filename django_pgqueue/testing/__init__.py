@@ -9,7 +9,6 @@ _HOMES = {
     "drained": ("Drained", "Handled"),
     "drainer": ("adrain", "drain"),
     "waiting": ("assert_enqueued", "assert_not_enqueued", "enqueued"),
-    "backends": ("DummyBackend", "ImmediateBackend"),
     "clock": ("Clock", "freeze_clock"),
     "schedules": ("fire_schedules",),
     "single": ("make_delivery", "run_handler"),

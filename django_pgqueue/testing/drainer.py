@@ -31,7 +31,6 @@ from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.handler_process import HandlerProcesses
 from django_pgqueue.worker.run.perform import Performer
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
@@ -78,7 +77,7 @@ class Drain:
         self._middleware = Middleware.configured()
         options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
         atomic = Atomic(options, keeper=Leases(), board=Board(), ledger=self._recorder)
-        self._performer = Performer(atomic, HandlerProcesses(options), find=self._find)
+        self._performer = Performer(atomic, find=self._find)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         """Run the messages of one queue, or of all for None.
@@ -166,7 +165,7 @@ class Drain:
             self._raised[deliveries[0].id] = unknown_handler_error(deliveries[0].handler)
         self._recorder.found.clear()
         before = hooks()
-        executions = [without_grace(done) for done in self._performer.perform(deliveries, self._called, 0.0)]
+        executions = [without_grace(done) for done in self._performer.perform(deliveries, self._called)]
         self._settle(executions)
         run_hooks(before, robust=not self._raise_errors)
         found = self._recorder.found
@@ -176,12 +175,12 @@ class Drain:
         ]
 
     def _find(self, name: str) -> Handler | None:
-        """Return the handler as this thread can run it: a separate process or loop would not see the transaction."""
+        """Return the handler as this thread can run it: a loop of its own would not see the transaction."""
         handler = self._middleware.find(name)
         if handler is None:
             return None
         function = async_to_sync(handler.function) if handler.asynchronous else handler.function
-        return replace(handler, function=function, asynchronous=False, process=False)
+        return replace(handler, function=function, asynchronous=False)
 
     def _called(self, handler: Handler) -> Callable[[Any], Any]:
         def call(argument: Any) -> Any:

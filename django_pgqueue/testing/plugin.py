@@ -32,7 +32,7 @@ def pgqueue_enqueued(db: None) -> Callable[..., list[Message]]:
 
 @pytest.fixture
 def pgqueue_clock(db: None) -> Iterator[Clock]:
-    """Freeze both clocks at the moment at which the test begins; ``tick`` and ``move_to`` move them."""
+    """Freeze the clock of the queue at the moment at which the test begins; ``tick`` and ``move_to`` move it."""
     from django_pgqueue.testing.clock import freeze_clock
 
     with freeze_clock() as clock:

@@ -21,8 +21,6 @@ from django_pgqueue.worker.link.prepare import prepare_process
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import QueueWorker
 
-HINT = "With settings that were changed at run time, use --processes 0."
-
 logger = logging.getLogger("django_pgqueue.worker")
 
 
@@ -38,7 +36,7 @@ def main(link: Link, board: Board) -> int:
     faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     orders = link.receive()
-    if orders is None or not prepare_process(orders[0], link, hint=HINT):
+    if orders is None or not prepare_process(orders[0], link):
         return 1
     try:
         clean = make_worker(orders[0], link, board).run()

@@ -29,7 +29,6 @@ from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.deadlines import Deadlines, Run
 from django_pgqueue.worker.run.dispatch import Dispatch
-from django_pgqueue.worker.run.handler_process import HandlerProcesses
 from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.run.perform import Performer
 from django_pgqueue.worker.run.runtime import Runtime
@@ -93,7 +92,7 @@ class WorkerParts:
         runtime = self._make_runtime(middleware)
         buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
         atomic = Atomic(options, keeper=keeper, board=self.board, ledger=self.ledger, outage=self._outage)
-        performer = Performer(atomic, HandlerProcesses(options), find=middleware.find)
+        performer = Performer(atomic, find=middleware.find)
         self._slots = Slots(buffer, performer=performer, runtime=runtime)
         self._loop = AsyncRunner(
             options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime

@@ -26,7 +26,7 @@ from django_pgqueue.sql.call import call
 from tests.support.sql import sql
 
 BARE = "pgqueue_test_bare"
-COMMANDS = ["queuedurability", "queuepayloadindex message", "runqueueworker", "sweepqueue"]
+COMMANDS = ["runqueueworker", "sweepqueue"]
 # The other arguments that verbs need.
 ARGUMENTS = {
     "edit message": "1 --payload 1", "explain message": "1", "explain channel": "acme", "grant": "reader someone",

@@ -1,4 +1,4 @@
-"""Language, time zone and trace: captured where a message is enqueued, restored where it is handled."""
+"""The trace: captured where a message is enqueued, restored where it is handled."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from dataclasses import replace
 from importlib import reload
 from types import ModuleType
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
-from django.test import override_settings
-from django.utils import timezone, translation
 
 from django_pgqueue import Delivery
-from django_pgqueue.contrib.context import language, time_zone, trace
+from django_pgqueue.contrib.context import trace
 from tests.support.deliveries import DELIVERY
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -24,60 +21,6 @@ STATE = "congo=t61rcWkgMzE"
 
 def of(**headers: Any) -> Delivery:
     return replace(DELIVERY, headers=headers)
-
-
-class TestLanguage:
-    def test_it_arrives(self) -> None:
-        with translation.override("de"):
-            captured = language.capture()
-        assert captured == {"language": "de"}
-        with language.restore(of(**captured)):
-            assert translation.get_language() == "de"
-        assert translation.get_language() == "en-us"
-
-    def test_the_language_of_a_message_wins_over_that_of_its_channel(self) -> None:
-        channel = replace(DELIVERY, channel_context={"language": "de"})
-        with language.restore(channel):
-            assert translation.get_language() == "de"
-        with language.restore(replace(channel, headers={"language": "fr"})):
-            assert translation.get_language() == "fr"
-
-    def test_none_is_captured_while_translations_are_off(self) -> None:
-        with translation.override(None):
-            assert language.capture() == {}
-
-    @pytest.mark.parametrize("given", ["xx-unknown", "../../etc", 7, None, ""])
-    def test_one_that_the_project_does_not_have_changes_nothing(self, given: Any) -> None:
-        with language.restore(of(language=given)):
-            assert translation.get_language() == "en-us"
-
-    @override_settings(LANGUAGES=[("de", "German")])
-    def test_a_variant_falls_back_as_in_a_request(self) -> None:
-        with language.restore(of(language="de-at")):
-            assert translation.get_language() == "de"
-
-
-class TestTimeZone:
-    def test_it_arrives(self) -> None:
-        with timezone.override(ZoneInfo("Asia/Tokyo")):
-            captured = time_zone.capture()
-        assert captured == {"time_zone": "Asia/Tokyo"}
-        with time_zone.restore(of(**captured)):
-            assert timezone.get_current_timezone_name() == "Asia/Tokyo"
-        assert timezone.get_current_timezone_name() == "UTC"
-
-    def test_a_fixed_offset_has_no_name_to_send(self) -> None:
-        with timezone.override(timezone.get_fixed_timezone(90)):
-            assert time_zone.capture() == {}
-
-    def test_a_message_without_one_changes_nothing(self) -> None:
-        with time_zone.restore(of()):
-            assert timezone.get_current_timezone_name() == "UTC"
-
-    @pytest.mark.parametrize("given", ["Mars/Olympus", "../../etc/passwd"])
-    def test_an_unknown_one_is_an_error(self, given: str) -> None:
-        with pytest.raises((ZoneInfoNotFoundError, ValueError)), time_zone.restore(of(time_zone=given)):
-            pass
 
 
 @pytest.fixture(params=["with opentelemetry", "without"])

@@ -30,11 +30,9 @@ HARMLESS |= {("trigger", "compile"), ("reader.options(**options)", "load")}
 IMPORTERS = {
     ("__init__.py", "import_module"),  # the names of this package
     ("handlers.py", "load"),  # handlers.py of installed apps, by import_module
-    ("management/cli/importing.py", "import_string"),  # who runs the command names the app of Celery
     ("testing/__init__.py", "import_module"),  # the names of that package
     ("apps.py", "import_string"),  # settings: TASKS
     ("tasks/aliases.py", "import_string"),  # settings: TASKS
-    ("worker/run/handler_process.py", "loads"),  # an outcome, from a process that the worker started itself
     ("tasks/discovery.py", "import_module"),  # tasks.py of installed apps; settings: TASKS
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES

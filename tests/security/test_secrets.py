@@ -23,7 +23,7 @@ from tests.worker.conftest import Process, queue, script, spawn, where  # noqa: 
 
 PASSWORD = "canary-of-the-database-9d21"
 PAYLOAD = "canary-of-the-payload-4b7e"
-HANDLERS = ["scripted", "scripted.process", "scripted.async"]
+HANDLERS = ["scripted", "scripted.async"]
 LETTERS = "SELECT coalesce(d.errors::text, '') || coalesce(d.details::text, '') FROM pgqueue_dead_letter AS d"
 WORKERS = "SELECT string_agg(w::text, ' ') FROM pgqueue_worker AS w"
 SESSIONS = "SELECT string_agg(concat(s.application_name, s.usename, s.client_hostname), ' ') FROM pg_stat_activity AS s"

@@ -140,7 +140,6 @@ async def sleep_async() -> None:
     await asyncio.sleep(30)
 
 
-@options(process=True)
 @task
 def elsewhere() -> int:
     return os.getpid()

@@ -197,7 +197,6 @@ def test_the_policy_of_a_task_is_that_of_its_handler() -> None:
     found = handlers.get("tests.tasks.defined.write")
     assert (found.atomic, found.max_attempts, found.asynchronous) == (True, 1, False)
     assert handlers.get("tests.tasks.defined.sleep").timeout == timedelta(seconds=0.2)
-    assert handlers.get("tests.tasks.defined.elsewhere").process
     assert handlers.get("tests.tasks.defined.add_slowly").asynchronous
     assert handlers.get("tests.tasks.defined.send").queue == "mail"
     assert options_of(defined.write).atomic
@@ -233,7 +232,6 @@ def test_a_back_off_function_is_asked_by_the_worker() -> None:
         {"timeout": 5},
         {"timeout": timedelta(0)},
         {"concurrency": 0},
-        {"process": True, "atomic": True},
     ],
 )
 def test_options_that_make_no_sense_are_refused_where_they_are_written(given: dict[str, Any]) -> None:
@@ -242,7 +240,7 @@ def test_options_that_make_no_sense_are_refused_where_they_are_written(given: di
     assert options_of(defined.plain) == Options()
 
 
-@cases("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout", "process"])
+@cases("name", ["channel", "dedupe_key", "max_attempts", "backoff", "atomic", "timeout"])
 def test_the_decorator_refuses_the_options_of_the_queue_on_every_django(name: str) -> None:
     with pytest.raises(TypeError, match=rf"@task takes no {name}: write @options\({name}=…\)"):
         task(**{name: 3})(defined.plain)
@@ -260,10 +258,9 @@ def test_the_decorator_is_else_that_of_the_framework() -> None:
         task(colour=3)(defined.plain)
 
 
-@pytest.mark.parametrize("given", [{"atomic": True}, {"process": True}], ids=repr)
-def test_an_async_task_is_neither_atomic_nor_has_a_process(given: dict[str, Any]) -> None:
+def test_an_async_task_is_not_atomic() -> None:
     with pytest.raises(ValueError, match="async"):
-        options(**given)(defined.add_slowly)
+        options(atomic=True)(defined.add_slowly)
 
 
 @cases(

@@ -155,17 +155,6 @@ class DataOfTheClassTest(TestCase):
         assert len(drain()) == 1
 
 
-def test_a_process_of_its_own_is_not_started(calls):
-    @handler("t.process", process=True)
-    def process(delivery):
-        calls.append("in this process")
-
-    enqueue("t.process")
-    drain()
-
-    assert calls == ["in this process"]
-
-
 def test_an_async_test_drains_with_adrain(calls):
     handler("t.note")(lambda delivery: calls.append(delivery.payload))
     enqueue("t.note", 1)

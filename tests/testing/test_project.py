@@ -84,19 +84,19 @@ def databases(url: str) -> list[str]:
 
 
 def test_pytest_with_several_processes_and_databases_that_are_kept_for_weeks(run: Run, pg_url: str) -> None:
-    assert "26 passed" in run("pytest", "-q", "-n", "2", "--reuse-db")
+    assert "21 passed" in run("pytest", "-q", "-n", "2", "--reuse-db")
     kept = databases(pg_url)
     assert kept == [f"{DATABASE}_gw0", f"{DATABASE}_gw1"]
     for name in kept:
         on_server(pg_url, AGED, name)
 
-    assert "5 passed" in run("pytest", "-q", "-n", "1", "--reuse-db", "-k", "by_hand or CommittingTest")
+    assert "3 passed" in run("pytest", "-q", "-n", "1", "--reuse-db", "-k", "by_hand or CommittingTest")
 
 
 def test_manage_py_test_in_parallel(run: Run) -> None:
     said = run("django", "test", "--parallel", "2", "--keepdb")
 
-    assert "Ran 16 tests" in said
+    assert "Ran 12 tests" in said
     assert said.rstrip().endswith("OK") or "\nOK\n" in said
 
 

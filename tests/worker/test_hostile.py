@@ -22,7 +22,7 @@ def stop(worker: Process) -> None:
     assert worker.wait() == 0
 
 
-@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.process", "scripted.async"])
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.async"])
 def test_a_handler_that_forks_makes_no_second_worker(spawn: Spawn, handler: str) -> None:
     forked = script(["fork"], ["effect"] if handler == "scripted.async" else ["sleep", 0], handler=handler)
     worker = spawn("--concurrency", "1")
@@ -39,7 +39,7 @@ def test_a_handler_that_forks_makes_no_second_worker(spawn: Spawn, handler: str)
 
 
 @pytest.mark.parametrize("name", ["KeyboardInterrupt", "GeneratorExit"])
-@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.process", "scripted.async"])
+@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.async"])
 def test_whatever_is_raised_fails_one_message(spawn: Spawn, handler: str, name: str) -> None:
     bad = script(["effect"], ["raise base", name], handler=handler, max_attempts=1)
     good = script(["effect"], handler=handler)
@@ -51,7 +51,7 @@ def test_whatever_is_raised_fails_one_message(spawn: Spawn, handler: str, name: 
 @pytest.mark.parametrize(
     "steps", [[["sql", "BEGIN"]], [["enter"]], [["no autocommit"]], [["sql", "BEGIN"], ["fail"]]], ids=str
 )
-@pytest.mark.parametrize("handler", ["scripted", "scripted.process", "scripted.async"])
+@pytest.mark.parametrize("handler", ["scripted", "scripted.async"])
 def test_a_transaction_that_is_left_open_does_not_swallow_what_comes_next(
     spawn: Spawn, handler: str, steps: list[Any]
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support.paths import REPOSITORY
+from tests.support.unlogged import set_unlogged
 
 from .cluster import Cluster
 
@@ -101,7 +102,7 @@ def migrate(cluster: Cluster, database: str, root: Path = REPOSITORY) -> None:
 def migrate_unlogged(cluster: Cluster, database: str) -> None:
     """With live tables that a crash empties."""
     migrate(cluster, database)
-    finish(manage(cluster, database, "queuedurability", "--unlogged", "--yes"))
+    set_unlogged(cluster.url(database))
 
 
 def finish(process: subprocess.Popen[str]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from django_pgqueue.sql.durability import MESSAGE
 from tests.support.sessions import Session, one, row_of
+
+MESSAGE = "pgqueue_message"
 
 
 def connect(url: str) -> Session:
@@ -17,15 +18,6 @@ def connect(url: str) -> Session:
 
 def count(session: Session, table: str) -> int:
     return one(session, f"SELECT count(*) FROM {table}")
-
-
-def count_or_none(url: str) -> int | None:
-    """None: the server does not answer just now."""
-    try:
-        with connect(url) as session:
-            return count(session, MESSAGE)
-    except psycopg.OperationalError:
-        return None
 
 
 def channel(session: Session, name: str, **limits: Any) -> None:
@@ -48,12 +40,6 @@ def dequeue(session: Session, limit: int) -> tuple[list[int], list[Any]]:
 def complete(session: Session, leases: tuple[list[int], list[Any]]) -> None:
     done = one(session, "SELECT count(*) FROM pgqueue_complete(%s, %s)", *leases)
     assert done == len(leases[0])
-
-
-def claim(session: Session, name: str, owner: Any, *, after: int) -> tuple[int, ...]:
-    """The batch, its messages, how many were settled, how many could not be."""
-    call = "SELECT batch, messages, settled, lost FROM pgqueue_stream_claim(%s, %s, %s)"
-    return row_of(session.execute(call, [name, owner, after]))
 
 
 def settled(session: Session) -> dict[str, list[int]]:

@@ -37,7 +37,7 @@ TELLING = (
     "tests/worker/test_async.py::test_the_test_connection_is_left_alone",
     "tests/worker/test_atomic.py::test_effects_and_completion_are_one_transaction",
     "tests/worker/test_atomic.py::test_a_broken_transaction_is_a_failure_even_if_the_handler_says_done",
-    "tests/worker/test_processes.py::test_outcomes_come_back_from_the_process",
+    "tests/worker/test_supervisor.py::test_two_processes_drain_a_backlog_and_all_end",
 )
 # The tests of `--whole`: all that need no more than the queue and a server.
 WHOLE = (

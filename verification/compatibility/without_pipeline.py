@@ -30,7 +30,7 @@ def main() -> None:
     results["explained"] = explain()
     call_command("runqueueworker", drain=True, processes=0)
     results |= run_maintenance()
-    commands = ("pgqueue health", "pgqueue stats", "sweepqueue", "queuedurability")
+    commands = ("pgqueue health", "pgqueue stats", "sweepqueue")
     results["commands"] = {words: said(*words.split()) for words in commands}
     results["lake"] = [said("pgqueue", "lake", action) for action in ("export", "report")]
     results["grants"] = grant()

@@ -14,7 +14,6 @@ from django_pgqueue.checks import imports
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.management.cli import (  # noqa: F401  (they register the verbs)
     dead,
-    importing,
     lake,
     lists,
     messages,
@@ -43,7 +42,7 @@ manage.py pgqueue VERB --help shows options and an example.
 ORDER = """
     queues channels messages dead schedules limits breakers workers stats health doctor explain worker sweep
     set pause resume open close run enable disable retry reschedule cancel discard release edit redrive delete
-    purge drop erase lake import plan grant revoke rights encrypt
+    purge drop erase lake grant revoke rights encrypt
 """
 
 

@@ -1,6 +1,6 @@
 -- Finds the ready messages of a queue that match, by channel: one of the handlers, a payload that contains p_payload,
 -- or both.
--- With p_payload and the index of payloads (manage.py queuepayloadindex) it is a look-up, of p_look matches at most.
+-- With p_payload and the index of payloads (pgqueue_message_payload) it is a look-up, of p_look matches at most.
 -- Otherwise it walks the first p_look ready messages of the first 100 channels in the line, each channel its share. The
 -- caller has folded the arrivals before.
 -- Returns channels in the order of the line; limited channels that are parked are left out.

@@ -3,7 +3,7 @@
 
 -- The functions repeat some numbers. This list says what each of them means, with the functions that have it.
 -- status of a message: 1 ready, 2 leased, 3 scheduled (Message.Status in Python).
--- Advisory locks are tried and never waited for. 7205 stands for this package; 7205, 9 belongs to the clock of tests.
+-- Advisory locks are tried and never waited for. 7205 stands for this package.
 --   7205, 1      one tick at a time: tick
 --   7205, 2      one prune at a time, and no deletion of dead letters beside it: prune, prune_queues,
 --                delete_dead, channel_erase

@@ -232,15 +232,9 @@ def execution_of_outcome(delivery: Delivery, answer: Any, *, raised: bool = Fals
     return failed_execution(delivery, invalid_answer(delivery, answer), seconds=seconds)
 
 
-def failed_execution(
-    delivery: Delivery, error: BaseException, *, reason: str = "failed", seconds: float = 0.0
-) -> Execution:
-    """Return the execution of a failed handler: a Retry with the description of ``error``.
-
-    ``reason``: the reason of the dead letter if the attempts are used up; a HandlerTimeout has its own.
-    """
-    if isinstance(error, HandlerTimeout):
-        reason = "timed_out"
+def failed_execution(delivery: Delivery, error: BaseException, *, seconds: float = 0.0) -> Execution:
+    """Return the execution of a failed handler: a Retry with the description of ``error``."""
+    reason = "timed_out" if isinstance(error, HandlerTimeout) else "failed"
     return Execution(delivery, Retry(), describe_error(error), reason, raised=True, seconds=seconds)
 
 

@@ -27,7 +27,7 @@ Factory = Callable[[Any], Any]
 
 
 class Middleware:
-    """Wrap handlers in the project's middleware, for the threads, the event loop and handler processes.
+    """Wrap handlers in the project's middleware, for the threads and the event loop.
 
     ``given``: dotted paths or factories, the outermost first. ``find``: returns the handler of a name with its function
     inside of the middleware, or None for an unknown name. ``alike``: returns whether one call may take both deliveries,

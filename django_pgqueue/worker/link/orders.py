@@ -12,7 +12,7 @@ from django_pgqueue.worker.options import WorkerOptions
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Hold what a new process needs to know; the supervisor or a worker sends it as the first frame.
+    """Hold what a new process needs to know; the supervisor sends it as the first frame.
 
     ``options``: those of the worker. ``verbosity``: how much is logged, as in Django's commands. ``database``: the
     identity of the queue's database in the parent. A process that finds another one must not touch it: its settings
@@ -20,7 +20,7 @@ class Orders:
     ``python_path``: the environment variable PYTHONPATH, as the parent got it.
 
     ``at_start``: dotted path of a function that takes the alias of the queue's database. A child calls it when it has
-    loaded the code, which is newer than the supervisor's after a reload. A handler process has none.
+    loaded the code, which is newer than the supervisor's after a reload.
     """
 
     options: WorkerOptions

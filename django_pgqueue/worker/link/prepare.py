@@ -1,4 +1,4 @@
-"""Set up Django in a process that a supervisor or a worker has started."""
+"""Set up Django in a process that a supervisor has started."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from django_pgqueue.worker.link.orders import Orders, database_identity
 from django_pgqueue.worker.link.pipe import Link
 
 
-def prepare_process(orders: Orders, link: Link, *, hint: str = "") -> bool:
+def prepare_process(orders: Orders, link: Link) -> bool:
     """Set up Django and logging, and check that the settings lead to the same database as those of the parent.
 
-    ``orders``: the first frame of ``link``. ``hint``: what to do if the databases differ. Returns whether they are the
-    same; if not, the link has carried a frame ``refused``. Nothing of Django is imported before ``sys.path`` is set.
+    ``orders``: the first frame of ``link``. Returns whether they are the same; if not, the link has carried a frame
+    ``refused``. Nothing of Django is imported before ``sys.path`` is set.
     """
     orders.take_path()
 
@@ -32,7 +32,7 @@ def prepare_process(orders: Orders, link: Link, *, hint: str = "") -> bool:
     here, there = (", ".join(f"{key} {side[key]!r}" for key in differing) for side in (found, orders.database))
     refusal = (
         f"the settings module {os.environ['DJANGO_SETTINGS_MODULE']} leads to another database than the process uses "
-        f"that started it: {here}, not {there}."
+        f"that started it: {here}, not {there}. With settings that were changed at run time, use --processes 0."
     )
-    link.send("refused", f"{refusal} {hint}".rstrip())
+    link.send("refused", refusal)
     return False

@@ -1,4 +1,4 @@
-"""Choose how a thread runs a handler: plain, in a transaction, or in a process."""
+"""Choose how a thread runs a handler: plain or in a transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.call.executor import Execution, missing_handler, run_function
 from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.handler_process import HandlerProcesses
 
 # Takes a handler and returns its function with a time limit.
 Limited = Callable[[Handler], Callable[[Any], Any]]
@@ -18,30 +17,23 @@ Limited = Callable[[Handler], Callable[[Any], Any]]
 class Performer:
     """Run the messages of the threads.
 
-    ``atomic``: for handlers with ``atomic``. ``processes``: for those with ``process``. ``find``: returns the handler
-    of a name with its function inside of the middleware, or None.
+    ``atomic``: for handlers with ``atomic``. ``find``: returns the handler of a name with its function inside of the
+    middleware, or None.
     """
 
-    def __init__(self, atomic: Atomic, processes: HandlerProcesses, *, find: Callable[[str], Handler | None]) -> None:
+    def __init__(self, atomic: Atomic, *, find: Callable[[str], Handler | None]) -> None:
         self._atomic = atomic
-        self._processes = processes
         self._find = find
 
-    def close(self) -> None:
-        """End the handler process of the calling thread, if it has one."""
-        self._processes.close()
-
-    def perform(self, deliveries: list[Delivery], limited: Limited, timeout: float) -> list[Execution]:
+    def perform(self, deliveries: list[Delivery], limited: Limited) -> list[Execution]:
         """Run the handler of the deliveries, which are one message or a batch.
 
-        ``limited``: returns the handler's function with its time limit. ``timeout``: the limit in seconds, for a
-        process. If a batch fails, its messages are run one by one. Returns the executions that are not settled yet.
+        ``limited``: returns the handler's function with its time limit. If a batch fails, its messages are run one by
+        one. Returns the executions that are not settled yet.
         """
         handler = self._find(deliveries[0].handler)
         if handler is None:
             return [missing_handler(delivery) for delivery in deliveries]
-        if handler.process:
-            return [self._processes.run(delivery, timeout) for delivery in deliveries]
         function, batch = limited(handler), handler.batch is not None
 
         def work(deliveries: list[Delivery]) -> list[Execution]:

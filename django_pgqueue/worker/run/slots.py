@@ -114,17 +114,11 @@ class Slot:
         self._connections.opened()
         for connection in self._connections.found:
             without_query_log(connection)
-        try:
-            self._serve()
-        finally:
-            self._performer.close()
-
-    def _serve(self) -> None:
         while (deliveries := self._next()) is not None:
             timeout = self._runtime.timeout_of(handlers.find(deliveries[0].handler))
             ticket = RunTicket(self._runtime.board, deliveries, started_at=time.monotonic(), timeout=timeout)
             try:
-                executions = self._performer.perform(deliveries, partial(self._limited, ticket, timeout), timeout)
+                executions = self._performer.perform(deliveries, partial(self._limited, ticket, timeout))
             except BaseException as error:  # a slot that dies silently would be missing until the next restart
                 messages = ", ".join(map(label, deliveries))
                 logger.exception(

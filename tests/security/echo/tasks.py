@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from datetime import timedelta
 from typing import Any
 
@@ -23,12 +22,6 @@ def add(left: int, right: int = 1) -> int:
 @task
 async def add_slowly(left: int) -> int:
     return left + 1
-
-
-@options(process=True)
-@task
-def elsewhere() -> int:
-    return os.getpid()
 
 
 @options(atomic=True, max_attempts=2, backoff=AT_ONCE)

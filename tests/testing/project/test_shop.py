@@ -61,14 +61,6 @@ class CommittingTest(TransactionTestCase):
     def test_two(self):
         confirmed("one")
 
-    def test_clock(self):
-        self.enterContext(freeze_clock(NEW_YEAR))
-        assert timezone.now() == NEW_YEAR
-
-    def test_the_clock_goes_on(self):
-        enqueue("shop.ship")
-        assert dequeue()[0].created_at.year < 2030
-
 
 @pytest.mark.parametrize("number", range(2))
 def test_fixtures(pgqueue_drain, pgqueue_enqueued, number):
@@ -86,9 +78,4 @@ def test_fixtures_that_commit(transactional_db, pgqueue_drain, number):
 
 def test_the_clock(pgqueue_clock):
     assert connection.in_atomic_block
-    frozen(pgqueue_clock)
-
-
-def test_the_clock_where_tests_commit(transactional_db, pgqueue_clock):
-    assert not connection.in_atomic_block
     frozen(pgqueue_clock)

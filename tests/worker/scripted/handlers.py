@@ -35,13 +35,6 @@ OUTCOMES = {
 }
 
 
-class CannotBeRead:
-    """It can be sent, but not received."""
-
-    def __reduce__(self) -> Any:
-        return int, ("no number",)
-
-
 def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
     """Do the steps: a verb and its arguments each. An outcome, or ``raise`` and an outcome, ends it."""
     for verb, *arguments in steps:
@@ -129,12 +122,6 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                 return arguments[0]
             case "object":
                 return Complete(result=object())
-            case "lambda":
-                return Complete(result=lambda: 0)
-            case "cannot be read":
-                return Complete(result=CannotBeRead())
-            case "spoil the payload":
-                delivery.payload.append(lambda: 0)
             case "raise":
                 raise OUTCOMES[arguments[0]](*arguments[1:])
             case _:
@@ -224,16 +211,6 @@ def scripted_batch(deliveries: list[Delivery]) -> Any:
 @handler("scripted.batch.plain", batch=10)
 def scripted_batch_plain(deliveries: list[Delivery]) -> Any:
     return {delivery.id: play(delivery, delivery.payload or []) for delivery in deliveries}
-
-
-@handler("scripted.process", process=True)
-def scripted_process(delivery: Delivery) -> Any:
-    return play(delivery, delivery.payload or [])
-
-
-@handler("scripted.process.short", process=True, timeout=timedelta(seconds=1))
-def scripted_process_short(delivery: Delivery) -> Any:
-    return play(delivery, delivery.payload or [])
 
 
 @handler("scripted.async")

@@ -16,9 +16,7 @@ def confirm(delivery: Delivery[OrderPayload]) -> Reject | None:
     return None
 
 
-@handler(
-    "shop.print", process=True, timeout=timedelta(minutes=2), max_attempts=3, backoff=Constant(timedelta(seconds=1))
-)
+@handler("shop.print", timeout=timedelta(minutes=2), max_attempts=3, backoff=Constant(timedelta(seconds=1)))
 def print_invoice(delivery: Delivery[Invoice]) -> Complete | Defer | Retry:
     assert_type(delivery.payload.due, date)
     if delivery.last_attempt:

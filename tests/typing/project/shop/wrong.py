@@ -40,10 +40,6 @@ def no_name(delivery: Delivery) -> None: ...
 def timeout(delivery: Delivery) -> None: ...
 
 
-@handler("wrong.process", process=True, batch=5)  # error
-def process(deliveries: list[Delivery]) -> None: ...
-
-
 @handler("wrong.key", backoff=timedelta(seconds=1))
 def key(delivery: Delivery[OrderPayload]) -> None:
     delivery.payload["odrer"]  # error

@@ -1,1 +1,0 @@
-"""Move the waiting jobs of another queue, whose tables are in the same database, into messages."""
