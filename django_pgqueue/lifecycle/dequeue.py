@@ -14,10 +14,11 @@ from django_pgqueue.lifecycle.binding import DELIVERY_COLUMNS, Unreadable, to_de
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dead_letter import settle_unreadable
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.prepared import PreparedStatement
+from django_pgqueue.sql.repeated import RepeatedStatement
 
 SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue(%s::text, %s::integer, %s::interval, %s::text)"  # noqa: S608
 DEQUEUE_LOOK_SECONDS = 0.05
+REPEATED_SQL = f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue($1::text, $2::integer, $3::interval, $4::text)"  # noqa: S608
 ONLY_SQL = (
     f"SELECT {DELIVERY_COLUMNS} FROM pgqueue_dequeue_matching("  # noqa: S608
     "%s::text, %s::integer, %s::interval, %s::text, p_handlers => %s::text[])"
@@ -71,7 +72,7 @@ class RepeatedDequeue:
     """
 
     def __init__(self, *, lease: timedelta, worker: str, using: str) -> None:
-        self._statement = PreparedStatement("pgqueue_dequeue", SQL)
+        self._statement = RepeatedStatement("pgqueue_dequeue", REPEATED_SQL)
         self._lease = f"{lease.total_seconds():.6f} s"
         self._worker = worker
         self._using = using
@@ -82,7 +83,7 @@ class RepeatedDequeue:
         ``only``: the handlers whose messages to lease (pgqueue_dequeue_matching); None: all handlers.
         """
         while True:
-            asked = (queue, limit, self._lease, self._worker)
+            asked = (queue, str(limit), self._lease, self._worker)
             if only is None:
                 rows = self._statement.rows(self._using, asked)
             else:

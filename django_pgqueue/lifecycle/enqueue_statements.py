@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from django_pgqueue.sql.prepared import PreparedStatement
+from django_pgqueue.sql.caller import CallerStatement
 
-ONE = PreparedStatement(
+ONE = CallerStatement(
     "pgqueue_enqueue",
     """
-SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
+SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue(
     %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
     %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
@@ -16,7 +16,7 @@ SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue(
 # The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
 # that all messages were created at one time, is one row with all ids: a thousand rows would take the client and the
 # server longer than their conversion does.
-MANY = PreparedStatement(
+MANY = CallerStatement(
     "pgqueue_enqueue_many",
     """
 WITH answer AS MATERIALIZED (
@@ -45,9 +45,10 @@ WITH answer AS MATERIALIZED (
     SELECT array_agg(id)::text AS ids, min(created_at) AS created_at FROM answer
     HAVING bool_and(outcome = 'created' AND dropped_ids IS NULL) AND min(created_at) = max(created_at)
 )
-SELECT ids, NULL AS id, NULL AS outcome, created_at::text, NULL AS dropped_ids, NULL AS refusal FROM alike
+SELECT ids, NULL AS id, NULL AS outcome, created_at::text, NULL AS dropped_ids, NULL AS refusal, pg_backend_pid()
+FROM alike
 UNION ALL
-SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal FROM answer
+SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal, pg_backend_pid() FROM answer
 WHERE NOT EXISTS (SELECT FROM alike)
 """,
 )

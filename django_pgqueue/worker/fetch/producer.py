@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
 from django_pgqueue.models import Message, Queue
+from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.alarm import Alarm
 from django_pgqueue.worker.fetch.contention import Contention
@@ -124,11 +125,12 @@ class Producer:
         self._thread.join(timeout)
 
     def connect(self) -> BaseDatabaseWrapper:
-        """Give the calling thread the producer's connection, which may listen. Return it.
+        """Give the calling thread the producer's connection, which prepares its statements and may listen. Return it.
 
         Its session opens at the first statement.
         """
         connection = dedicate_connection(self._options.using)
+        prepare_statements(connection)
         if self._ear is not None:
             self._ear.attach(connection, self._options.name)
         return connection

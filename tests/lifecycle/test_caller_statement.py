@@ -1,4 +1,4 @@
-"""A statement passes Django's cursor by once its session has prepared it, and does what it did before."""
+"""An enqueue passes Django's cursor by once its session has prepared the statement, and does what it did before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.backends.utils import CursorWrapper
@@ -22,8 +22,8 @@ from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, limit
 from django_pgqueue.delivery import Enqueued
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Message
-from django_pgqueue.sql.prepared import BY_CURSOR, PreparedStatement, is_direct
-from django_pgqueue.worker.database import dedicate_connection, without_pool
+from django_pgqueue.sql.caller import BY_CURSOR, CallerStatement
+from django_pgqueue.worker.database import without_pool
 from tests.support.sql import sql
 from tests.worker.pooler import transaction_pooler
 
@@ -173,7 +173,7 @@ def test_a_caught_refusal_leaves_the_callers_writes(ready: BaseDatabaseWrapper) 
 @pytest.mark.parametrize("text", ["\x00", "\ud800"])
 def test_text_that_cannot_be_sent_is_refused_as_by_the_cursor(opened: Open, text: str) -> None:
     opened()
-    echo = PreparedStatement("pgqueue_echo", "SELECT %s::text")
+    echo = CallerStatement("pgqueue_echo", "SELECT %s::text, pg_backend_pid()")
     texts = []
     for _ in range(BY_CURSOR + 2):
         with pytest.raises(InvalidMessage) as caught:
@@ -206,20 +206,22 @@ def test_a_connection_prepares_nothing_behind_a_pooler(opened: Open, pg_url: str
         connection.settings_dict |= {"HOST": host, "PORT": port}
         repeat(BY_CURSOR + 2)
         assert sql(NAMES) == []
-        assert not is_direct(connection.connection)
         connection.close()
 
 
-def test_a_connection_prepares_nothing_where_a_tool_has_other_cursors(opened: Open) -> None:
-    connection = opened()
-    connection.ensure_connection()
+def test_a_connection_prepares_nothing_where_a_tool_traces_its_cursors(opened: Open) -> None:
+    opened()
+    plain = CursorWrapper.execute
 
-    class Traced(connection.connection.cursor_factory):  # type: ignore[misc, name-defined]  # as a tool makes it
-        pass
+    def traced(self: Any, *arguments: Any) -> Any:
+        return plain(self, *arguments)
 
-    connection.connection.cursor_factory = Traced
-    repeat(BY_CURSOR + 2)
-    assert sql(NAMES) == []
+    with mock.patch.object(CursorWrapper, "execute", traced), cursors() as seen:
+        repeat(BY_CURSOR + 2)
+        assert seen.call_count == 2 * (BY_CURSOR + 2)
+        assert sql(NAMES) == []
+    repeat(1)
+    assert sql(NAMES) == [ONE, MANY]
 
 
 def test_an_enqueue_survives_deallocate_all(ready: BaseDatabaseWrapper) -> None:
@@ -263,42 +265,3 @@ def test_a_new_session_begins_anew(ready: BaseDatabaseWrapper) -> None:
     assert sql(NAMES) == []
     repeat()
     assert sql(NAMES) == [ONE, MANY]
-
-
-NUMBERS = "SELECT n::bigint, 'é' || n, %s::text FROM generate_series(1, %s::integer) AS n"
-
-
-@pytest.fixture
-def dedicated(transactional_db: None) -> Iterator[BaseDatabaseWrapper]:
-    """The connection "default" of this thread, as a producer has it."""
-    before = connections["default"]
-    yield dedicate_connection("default")
-    connections["default"].close()
-    connections["default"] = before
-
-
-def test_rows_and_errors_are_those_of_the_cursor(dedicated: BaseDatabaseWrapper) -> None:
-    numbers = PreparedStatement("pgqueue_numbers", NUMBERS)
-    for _ in range(2):
-        for count in (2, 0, 1, 3):
-            for text in (None, "x'\\"):
-                expected = [(number, f"é{number}", text) for number in range(1, count + 1)]
-                assert numbers.rows("default", (text, count)) == expected
-            with pytest.raises(InvalidMessage, match="a value cannot be stored"):
-                numbers.rows("default", (None, "many"))
-        assert sql(NAMES) == [("pgqueue_numbers",)]
-        dedicated.close()
-
-
-def test_a_session_that_is_gone_is_noticed(dedicated: BaseDatabaseWrapper) -> None:
-    pid = PreparedStatement("pgqueue_pid", "SELECT pg_backend_pid()")
-    for _ in range(BY_CURSOR + 1):
-        [[first]] = pid.rows("default", ())
-    with without_pool(dedicated).cursor() as other:
-        other.execute("SELECT pg_terminate_backend(%s)", [first])
-        other.connection.close()
-    with pytest.raises(OperationalError):
-        pid.rows("default", ())
-    assert dedicated.errors_occurred
-    dedicated.close()
-    assert pid.rows("default", ()) != [(first,)]
