@@ -135,13 +135,22 @@ def test_nothing_is_lost_doubled_over_a_limit_or_out_of_order(engine: Engine) ->
         one.join()
     assert failures == []
     assert storm.wrong == []
-    assert set(storm.done) == storm.committed
+    assert set(storm.done) == storm.committed, state(engine, storm.committed - set(storm.done))
     assert max(storm.done.values()) == 1
     bounds = {shared[0]: 3, shared[1]: 2, "other": 4, "narrow0": 2, "narrow1": 2}
     assert {meter: storm.most[meter] for meter, bound in bounds.items() if storm.most[meter] > bound} == {}
     assert len(storm.done) > 50
     assert engine.value("SELECT count(*) FROM pgqueue_message") == 0
     assert engine.levels() == {}
+
+
+def state(engine: Engine, left: set[int]) -> str:
+    """What leads to messages that were not delivered."""
+    session = engine.sessions()
+    rows = session.execute("SELECT m::text FROM pgqueue_live AS m WHERE m.id = ANY (%s)", (list(left),)).fetchall()
+    for table in ("lane", "note", "level", "meter", "floor"):
+        rows += session.execute(f"SELECT '{table} ' || t::text FROM pgqueue_{table} AS t").fetchall()
+    return "\n".join(text for (text,) in rows)
 
 
 def note(storm: Storm, message: int) -> None:
