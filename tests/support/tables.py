@@ -19,9 +19,11 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
 ORDER BY c.relname
 """
 # A table without a page has no row. The second column: whether its rows are better deleted than truncated, which takes
-# longer, and makes each session plan its statements anew. No other table refers to a table of the queue.
+# longer, and makes each session plan its statements anew. Those that exports read by their blocks begin anew. No other
+# table refers to a table of the queue.
 WRITTEN = """
 SELECT c.oid::regclass::text, starts_with(c.relname, 'pgqueue_') AND pg_relation_size(c.oid) <= 65536
+    AND NOT c.relispartition AND c.relname <> 'pgqueue_dead_letter'
 FROM pg_class AS c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
     AND (starts_with(c.relname, 'pgqueue_') OR c.relname = ANY (%s)) AND c.relname <> ALL (%s)
