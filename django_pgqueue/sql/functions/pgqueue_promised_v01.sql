@@ -30,6 +30,8 @@ BEGIN
         -- A channel that is paused, or at a limit, says nothing about the workers of its queue.
         WHERE NOT pgqueue_is_parked(a.channel_id) AND pgqueue_waiting_holder(a.channel_id) IS NULL
         GROUP BY c.queue
+        -- Without it the condition on the queue would be asked for each channel.
+        OFFSET 0
     ) AS q
     WHERE pgqueue_queue_is_open(q.queue);
 END;
