@@ -222,7 +222,9 @@ print(*(peer.getsockopt(socket.IPPROTO_TCP, getattr(socket, n)) for n in ("TCP_K
 peer.detach()
 """
     path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")])
-    url = proxy.url + (f"&{given}" if "?" in proxy.url else f"?{given}")
+    url = proxy.url.rstrip("?")
+    if given:
+        url += f"{'&' if '?' in url else '?'}{given}"
     environment = {**environment, "DATABASE_URL": url, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(idle), "10000"]
