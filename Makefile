@@ -21,7 +21,7 @@ admin: $(READY)  ## the admin of the demo project in a browser (PORT=8000)
 test-quick: $(READY)  ## before each commit: verbs, schema, worker basics (a minute and a half)
 	@$(PYTHON) -m tests.suite quick
 
-test: $(READY)  ## what guards the main path, on throw-away servers (some thirteen minutes on two cores)
+test: $(READY)  ## what guards the main path, on throw-away servers (some sixteen minutes on two cores)
 	-@.ci/tools
 	@$(PYTHON) -m tests.suite $(or $(PARTS),test)
 
