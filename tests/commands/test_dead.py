@@ -14,6 +14,15 @@ from tests.support.commands import pgqueue
 
 pytestmark = pytest.mark.django_db
 
+# What chooses dead letters, and how many of the six.
+FILTERED = [
+    (["--reason", "refused"], 4),
+    (["--handler", "h1"], 3),
+    (["--channel", "blue", "--reason", "failed"], 1),
+    (["--queue", "other"], 0),
+    (["--all", "--limit", "2"], 2),
+]
+
 
 @pytest.fixture(autouse=True)
 def letters() -> None:
@@ -43,17 +52,7 @@ def test_all_get_a_new_life_once() -> None:
     assert "No dead letters." in pgqueue("dead")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "count"),
-    [
-        (["--reason", "refused"], 4),
-        (["--handler", "h1"], 3),
-        (["--channel", "blue", "--reason", "failed"], 1),
-        (["--queue", "other"], 0),
-        (["--all", "--limit", "2"], 2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("arguments", "count"), FILTERED, ids=str)
 def test_filters_choose(arguments: list[str], count: int) -> None:
     assert redrive(*arguments) == f"{count} redriven"
     assert Message.objects.count() == count
@@ -123,18 +122,7 @@ def test_the_answer_may_be_json() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("arguments", "count"),
-    [
-        (["--all"], 6),
-        (["--reason", "refused"], 4),
-        (["--handler", "h1"], 3),
-        (["--channel", "blue", "--reason", "failed"], 1),
-        (["--queue", "other"], 0),
-        (["--all", "--limit", "2"], 2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("arguments", "count"), [(["--all"], 6), *FILTERED], ids=str)
 def test_filters_choose_what_is_deleted(arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead, "DELETED_LETTERS", 2)
     oldest_first = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
