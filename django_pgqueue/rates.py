@@ -1,4 +1,4 @@
-"""Read rates in words: ``10/m`` or ``5/s burst 20``, for a release interval and a burst."""
+"""Read and write rates in words: ``10/m`` or ``5/s burst 20``, for a release interval and a burst."""
 
 from __future__ import annotations
 
