@@ -37,7 +37,7 @@ OF_TASK = re.compile(r"^(?:.*: )?django_pgqueue\.spark\.[a-z_.]+\.[A-Z]\w*: (.+)
 INTERRUPTED = 130
 TERMINATED = 143
 # The modules that the extra installs.
-EXTRA = ("pyspark", "pyarrow", "numpy", "adbc_driver_manager", "adbc_driver_postgresql")
+EXTRA = ("pyspark", "deltalake", "pyarrow", "numpy", "adbc_driver_manager", "adbc_driver_postgresql")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

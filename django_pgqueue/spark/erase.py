@@ -1,16 +1,16 @@
 """Erase a tenant: remove all rows of a channel from the lake, also from its metrics and forecasts.
 
-Erase it in the database first (pgqueue erase channel), or the next export brings its new rows. A killed run leaves each
-day as it was or erased; run it again. With a source, the database learns how many rows the lake has now.
+Erase it in the database first (pgqueue erase channel), or the next export brings its new rows. No file of an earlier
+version is left: time travel ends here. A killed run leaves each day as it was or erased; run it again. With a source,
+the database learns how many rows the lake has now.
 """
 
 from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_lake, add_source, named_source
@@ -18,7 +18,7 @@ from django_pgqueue.spark.arguments import add_lake, add_source, named_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake, LakeFile
     from django_pgqueue.spark.lake.writing import Writing
 
 # The column of the channel's name in each table of a lake.
@@ -37,9 +37,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Remove the rows of a channel from the lake, or count them with --dry-run. Returns 0; raises PipelineError."""
     from django_pgqueue.spark.export import register
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
 
-    lake = ParquetLake.open(args.lake)
+    lake = Lake.open(args.lake)
     source = named_source(args)
     if source is not None:
         register.check_identity(lake, source.identity(), adopt=False)
@@ -47,61 +47,66 @@ def run(args: Namespace) -> int:
     rows = ", ".join(f"{number:,} {table}" for table, number in sorted(counts.items()) if number) or "no rows"
     word = "would be erased" if args.dry_run else "is erased"
     print(f"channel {args.channel} of queue {args.queue} {word} in the lake: {rows}")
-    if source is not None and not args.dry_run and lake.state.get("exported_xid"):
+    if source is not None and not args.dry_run and lake.exported():
         warning = register.report_export(source, lake, new=False)
         if warning:
             print(f"Warning: {warning}", file=sys.stderr)
     return 0
 
 
-def count(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
+def count(lake: Lake, queue: str, channel: str) -> Counter[str]:
     """Return the number of rows of the channel by table."""
-    lake.settle()
     names = names_of_channel(lake, queue, channel)
     return Counter(
-        {table: sum(count_matching(path, table, queue, names) for path in lake.files(table)) for table in NAMED}
+        {table: sum(count_matching(lake, file, queue, names) for file in lake.files(table)) for table in NAMED}
     )
 
 
-def erase(lake: ParquetLake, queue: str, channel: str) -> Counter[str]:
-    """Write the days anew that have rows of the channel, each in a commit of its own. Returns the rows by table.
+def erase(lake: Lake, queue: str, channel: str) -> Counter[str]:
+    """Write the files anew that have rows of the channel, each day in a version of its own, and delete the old ones.
 
-    The configuration of channels goes last: it has the other names of the channel, which a second run needs.
+    Returns the rows by table. The configuration of channels goes last: it has the other names of the channel, which a
+    second run needs.
     """
+    from django_pgqueue.spark.lake.writing import check_log, vacuum
+
     erased: Counter[str] = Counter()
     with lake.writing() as writing:
+        for table in NAMED:
+            check_log(lake, table)
         names = names_of_channel(lake, queue, channel)
         for table in sorted(NAMED, key=lambda table: table == "channel"):
-            for partition in lake.partitions(table):
-                erased[table] += erase_partition(lake, writing, table, partition, queue, names)
+            found: dict[str, list[LakeFile]] = defaultdict(list)
+            for file in lake.files(table):
+                if count_matching(lake, file, queue, names):
+                    found[file.partition].append(file)
+            for files in found.values():
+                erased[table] += erase_files(writing, files, queue, names)
+            # Files that were replaced before may have rows of the channel, too.
+            vacuum(lake, table, 0, full=True)
     return erased
 
 
-def erase_partition(
-    lake: ParquetLake, writing: Writing, table: str, partition: str, queue: str, names: list[str]
-) -> int:
-    """Replace the files of a partition that has rows of the channel. Returns the number of these rows."""
-    from django_pgqueue.spark.export.task import DICTIONARY
+def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list[str]) -> int:
+    """Replace files of a partition that have rows of the channel. Returns the number of these rows."""
     from django_pgqueue.spark.lake.rewriting import rewrite
 
-    paths = sorted((lake.path / table / partition).glob("*.parquet"))
-    found = sum(count_matching(path, table, queue, names) for path in paths)
-    if found:
-        others = partial(keep, table=table, queue=queue, names=names)
-        staged = (rewrite(writing, path, table, partition, DICTIONARY, others) for path in paths)
-        kept = [file for file in staged if file]
-        writing.commit("erase", kept, replace=[(table, partition)])
-    return found
+    table = files[0].table
+    others = partial(keep, table=table, queue=queue, names=names)
+    rewritten = rewrite(writing.lake, files, writing.stage(table, files[0].partition).parent, others)
+    staged = [writing.staged(path) for path in rewritten.paths]
+    writing.commit(table, "erase", staged, files, created_days=rewritten.created_days)
+    return rewritten.dropped
 
 
-def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
+def names_of_channel(lake: Lake, queue: str, channel: str) -> list[str]:
     """Return the channel's name, and the names that it had in the database after its name was used again."""
     import pyarrow.parquet as pq
 
     from django_pgqueue.spark.lake.rewriting import damage_named
 
     names = {channel}
-    for path in lake.files("channel"):
+    for path in lake.paths("channel"):
         with damage_named(path):
             rows = pq.read_table(path, columns=["id", "queue", "name"], partitioning=None).to_pylist()
         for row in rows:
@@ -110,15 +115,16 @@ def names_of_channel(lake: ParquetLake, queue: str, channel: str) -> list[str]:
     return sorted(names)
 
 
-def count_matching(path: Path, table: str, queue: str, names: list[str]) -> int:
+def count_matching(lake: Lake, file: LakeFile, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
     import pyarrow.parquet as pq
 
     from django_pgqueue.spark.lake.rewriting import damage_named
 
-    with damage_named(path), pq.ParquetFile(path) as file:
-        batches = file.iter_batches(columns=["queue", NAMED[table]])
-        return sum(batch.num_rows - keep(batch, table, queue, names).true_count for batch in batches)
+    path = lake.path / file.path
+    with damage_named(path), pq.ParquetFile(path) as parquet:
+        batches = parquet.iter_batches(columns=["queue", NAMED[file.table]])
+        return sum(batch.num_rows - keep(batch, file.table, queue, names).true_count for batch in batches)
 
 
 def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:

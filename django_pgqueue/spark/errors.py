@@ -22,22 +22,34 @@ REMEDIES = {
 }
 
 
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
 class PipelineError(Exception):
     """The pipeline cannot do what was asked; the message is one line that says what to do."""
 
 
-def refused_by_disk(error: OSError) -> PipelineError | None:
+def refused_by_disk(error: Exception) -> PipelineError | None:
     """Return the error for a file that the system does not let us write, or None for an error of another kind.
 
-    Arrow's errors have the number of the system's error, too, but not the name of the file.
+    Arrow's errors have the number of the system's error, too, but not the name of the file; delta-rs and Spark only
+    have it in their texts.
     """
-    if error.errno not in REMEDIES:
+    number = getattr(error, "errno", None) or _number_in(str(error))
+    if number not in REMEDIES:
         return None
-    where = f": {error.filename}" if error.filename else ""
+    name = getattr(error, "filename", None)
+    where = f": {name}" if name else ""
     return PipelineError(
-        f"The lake cannot be written: {os.strerror(error.errno)}{where}. "
-        f"{REMEDIES[error.errno].capitalize()}, and run it again."
+        f"The lake cannot be written: {os.strerror(number)}{where}. {REMEDIES[number].capitalize()}, and run it again."
     )
+
+
+def _number_in(text: str) -> int | None:
+    found = OS_ERROR.search(text)
+    if found:
+        return int(found[1])
+    return next((number for number in REMEDIES if f"IOException: {os.strerror(number)}" in text), None)
 
 
 def unreadable(path: str) -> PipelineError:

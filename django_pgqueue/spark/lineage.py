@@ -93,11 +93,11 @@ class LineageRun:
     command: str
     args: Namespace
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    commit: int = 0
+    before: dict[str, set[Any]] = field(default_factory=dict)
     status: int = 0
 
     def __post_init__(self) -> None:
-        self.commit = self.newest_commit()
+        self.before = self.present()
 
     def send(self, kind: str, problem: str = "") -> None:
         """Deliver an event of this kind; ``problem``: why the run failed."""
@@ -158,29 +158,23 @@ class LineageRun:
     def written(self) -> dict[str, Any]:
         """Return the rows and bytes that the run has committed, by table of the lake."""
         counts: dict[str, Any] = {}
-        lake = self.lake()
-        for number in lake.commit_numbers() if lake else []:
-            if number > self.commit:
-                for file in lake.commit(number).files:
-                    facet = counts.setdefault(file.table, statistics_facet())
-                    facet["rowCount"] += file.rows
-                    facet["size"] += file.bytes
+        for table, files in self.present().items():
+            for file in files - self.before.get(table, set()):
+                facet = counts.setdefault(table, statistics_facet())
+                facet["rowCount"] += file.rows
+                facet["size"] += file.bytes
         return counts
 
-    def newest_commit(self) -> int:
-        """Return the number of the lake's newest commit; 0 if there is no lake yet."""
-        lake = self.lake()
-        return lake.head.number if lake else 0
-
-    def lake(self) -> Any:
-        """Return the lake of the command; None if it has none, or cannot read it."""
-        from django_pgqueue.spark.lake import ParquetLake
+    def present(self) -> dict[str, set[Any]]:
+        """Return the files of the lake by table; {} if there is no lake yet, or it cannot be read."""
+        from django_pgqueue.spark.lake import Lake
 
         path = getattr(self.args, "lake", None)
         try:
-            return None if path is None else ParquetLake.open(path)
+            lake = None if path is None else Lake.open(path)
+            return {} if lake is None else {table: {*lake.files(table)} for table in LAKE}
         except PipelineError:
-            return None
+            return {}
 
 
 def facet(name: str, version: str, **content: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.export.comparison import DayComparison
-    from django_pgqueue.spark.lake import LakeFile, ParquetLake
+    from django_pgqueue.spark.lake import Lake, LakeFile
 
 # Tables that the rollup can compute anew.
 COMPUTED = ("metrics", "forecast")
 
-REMOVE = "Remove the files that no commit knows."
+REMOVE = "Remove the files that no version knows."
 RESCAN = (
     "Remove damaged files, if there are any, then run `export --rescan`: it adds the rows that the database still has."
 )
@@ -25,12 +25,12 @@ ASK = (
 )
 COPY = (
     "{days}: the database does not have these rows any more. Copy the files to their places from a backup of the lake, "
-    "or from its published copy before the next `publish`; this command compares them with the commits. Without a copy "
+    "or from its published copy before the next `publish`; this command compares them with their names. Without a copy "
     "the rows are lost: remove damaged files, and accept the loss with `verify --forget-missing`."
 )
 FOREIGN = (
     "Rows that only the lake has: if a tenant was erased in the database, run `pgqueue lake erase`, too. If the server "
-    "lost commits in a failover, remove the folders of the days since then and run `export --rescan`. Rows that were "
+    "lost commits in a failover, remove the files of the days since then and run `export --rescan`. Rows that were "
     "deleted in the database by hand stay in the lake; `--since` leaves their days out."
 )
 LOST = (
@@ -49,11 +49,11 @@ class Problem:
 
 
 def problem_of_file(
-    lake: ParquetLake, path: str, text: str, there: Collection[tuple[str, date]] | None, *, unknown: bool
+    lake: Lake, path: str, text: str, there: Collection[tuple[str, date]] | None, *, unknown: bool
 ) -> Problem:
     """Return the problem of a file of a lake. ``there``: tables and days that the database has; None: not known."""
     from django_pgqueue.spark.export.comparison import NAMES
-    from django_pgqueue.spark.lake.commit import day_of
+    from django_pgqueue.spark.lake.files import day_of
 
     table, _, rest = path.partition("/")
     text = f"{lake.path / path}: {text}"
@@ -72,7 +72,7 @@ def problem_of_file(
 def problems_of_day(day: DayComparison, counted: int, *, pruned: bool) -> Iterator[Problem]:
     """Yield the problems of a day that lake and database have.
 
-    ``counted``: its rows by the state of the lake. ``pruned``: the retention of a queue has deleted rows of it.
+    ``counted``: its rows by the log of the table. ``pruned``: the retention of a queue has deleted rows of it.
     """
     from django_pgqueue.spark.export.comparison import NAMES
 
@@ -90,7 +90,7 @@ def problems_of_day(day: DayComparison, counted: int, *, pruned: bool) -> Iterat
     if day.doubled:
         yield Problem(f"{both}: {day.doubled:,} are in the lake more than once.", FOREIGN)
     if day.here != counted and not lacking and not day.unreadable:
-        yield Problem(f"{name}: the files have {day.here:,} rows, the newest commit counts {counted:,}.", RESCAN)
+        yield Problem(f"{name}: the files have {day.here:,} rows, the log of the table counts {counted:,}.", RESCAN)
 
 
 def lost_messages(name: str, text: str) -> Problem:
@@ -108,30 +108,20 @@ def remedies(problems: Iterable[Problem]) -> list[str]:
     return [remedy.format(days=", ".join(known)) if known else remedy for remedy, known in days.items()]
 
 
-def forget_missing(lake: ParquetLake, since: date) -> str:
-    """Take missing files of messages, dead letters and channels out of the commits. Returns what was forgotten.
+def forget_missing(lake: Lake, since: date) -> str:
+    """Take missing files of messages, dead letters and channels out of their tables. Returns what was forgotten.
 
     ``since``: files of older days stay listed.
     """
-    from django_pgqueue.spark.lake.history import committed_files
+    from django_pgqueue.spark.schema import TABLES
 
+    forgotten: list[LakeFile] = []
     with lake.writing() as writing:
-        files = [
-            file
-            for file in committed_files(lake).values()
-            if file.table not in COMPUTED and file.day >= since and not (lake.path / file.path).exists()
-        ]
-        if files:
-            writing.commit("forget", state={"rows": _less(lake.state.get("rows", {}), files)}, lost=files)
-    rows = sum(file.rows for file in files)
-    days = sorted({f"{file.table} of {file.day}" for file in files})
-    return f"Forgot {len(files):,} missing files, {rows:,} rows{': ' if days else ''}{', '.join(days)}."
-
-
-def _less(rows: dict[str, dict[str, int]], files: Iterable[LakeFile]) -> dict[str, dict[str, int]]:
-    """Return the rows by table and day without those of files."""
-    counted = {table: dict(days) for table, days in rows.items()}
-    for file in files:
-        days, day = counted.get(file.table, {}), file.day.isoformat()
-        days[day] = days.get(day, 0) - file.rows
-    return {table: {day: number for day, number in days.items() if number > 0} for table, days in counted.items()}
+        for table in TABLES:
+            files = [file for file in lake.files(table) if file.day >= since and not (lake.path / file.path).exists()]
+            if files and table not in COMPUTED:
+                writing.commit(table, "forget", remove=files)
+                forgotten += files
+    rows = sum(file.rows for file in forgotten)
+    days = sorted({f"{file.table} of {file.day}" for file in forgotten})
+    return f"Forgot {len(forgotten):,} missing files, {rows:,} rows{': ' if days else ''}{', '.join(days)}."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, at_least_one, engine, named_source
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
     from django_pgqueue.spark.source import Source
     from django_pgqueue.spark.transforms.touched import Touched
 
@@ -66,14 +66,14 @@ def run(args: Namespace) -> int:
     PipelineError.
     """
     from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
     from django_pgqueue.spark.transforms.sla import parse_sla
     from django_pgqueue.spark.transforms.touched import find_touched
 
     began = time.monotonic()
     sla = parse_sla(args.sla)
     source = named_source(args)
-    lake = ParquetLake.open(args.lake)
+    lake = Lake.open(args.lake)
     if source:
         check_identity(lake, source.identity(), adopt=False)
     touched = find_touched(lake, everything=args.all)
@@ -81,36 +81,34 @@ def run(args: Namespace) -> int:
         _roll(args, lake, sla, touched)
     is_new = bool(touched.days)
     if source or is_new or args.all:
-        is_new |= _forecast(lake, source, touched, again=is_new or args.all)
+        is_new |= _forecast(lake, source, again=is_new or args.all)
     if source:
         is_new |= _load(args, lake, source)
     print(f"Done in {time.monotonic() - began:.1f} s." if is_new else "Nothing is new since the last rollup.")
     return 0
 
 
-def _roll(args: Namespace, lake: ParquetLake, sla: dict[str, timedelta], touched: Touched) -> None:
+def _roll(args: Namespace, lake: Lake, sla: dict[str, timedelta], touched: Touched) -> None:
     """Compute the metrics of the days that changed, on Spark if they have many messages or a master is given."""
     from django_pgqueue.spark.transforms.rollup import is_small, rollup
 
-    here = args.master is None and is_small(lake, touched)
+    here = args.master is None and is_small(touched)
     with nullcontext() if here else engine("rollup", args) as spark:
         rolled = rollup(spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress)
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 
-def _forecast(lake: ParquetLake, source: Source | None, touched: Touched, *, again: bool) -> bool:
+def _forecast(lake: Lake, source: Source | None, *, again: bool) -> bool:
     """Write the forecast. Returns whether it differs from the last one."""
     from django_pgqueue.spark.transforms.forecast import write_forecast
 
-    # The next rollup need not look at the commits that this one has looked at.
-    seen = {} if touched.days else {"rolled_up": touched.commit}
-    rows = write_forecast(lake, source, again=again, state=seen)
+    rows = write_forecast(lake, source, again=again)
     if rows is not None:
         print(f"Forecast: {rows:,} rows.")
     return rows is not None
 
 
-def _load(args: Namespace, lake: ParquetLake, source: Source) -> bool:
+def _load(args: Namespace, lake: Lake, source: Source) -> bool:
     """Load metrics and forecast into the database. Returns whether anything changed there."""
     from django_pgqueue.spark.load.forecast import load_forecast
     from django_pgqueue.spark.load.metrics import Loaded, load_metrics

@@ -15,8 +15,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# The version of the lake's layout; a lake of a newer one is refused.
-FORMAT = 1
+# The version of the lake's layout; a lake of another one is refused. 1 was before the tables of Delta.
+FORMAT = 2
 
 BOOLEAN = pa.bool_()
 SMALL = pa.int16()
@@ -196,6 +196,8 @@ TABLES: dict[str, list[Column]] = {
 
 # The tables of PostgreSQL that lake tables are read from, and the column that says the day of a row (UTC).
 SOURCES = {"archive": "pgqueue_archived_message", "dead_letter": "pgqueue_dead_letter", "channel": "pgqueue_channel"}
+# By which columns the files of a table are divided, where not by day alone.
+PARTITIONED = {"metrics": ["grain", "day"]}
 DAYS = {"archive": "archived_at", "dead_letter": "dead_at"}
 
 

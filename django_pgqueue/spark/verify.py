@@ -5,20 +5,22 @@ With a source, named or in PGQUEUE_SOURCE, the days that the database still has 
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_lake, add_since, add_source, named_source
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import LakeFile, ParquetLake
+    from django_pgqueue.spark.lake import Lake, LakeFile
     from django_pgqueue.spark.remedies import Problem
     from django_pgqueue.spark.source import Source
 
-UNKNOWN = "no commit knows it."
+UNKNOWN = "no version of its table knows it."
+DAY_OF = re.compile(r"day=(\d{4}-\d\d-\d\d)")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,27 +37,27 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
-    from django_pgqueue.spark.lake import ParquetLake
-    from django_pgqueue.spark.lake.history import check_commits, committed_files
+    from django_pgqueue.spark.lake import Lake
+    from django_pgqueue.spark.lake.writing import check_log
     from django_pgqueue.spark.remedies import forget_missing, problem_of_file, remedies
+    from django_pgqueue.spark.schema import TABLES
 
-    lake = ParquetLake.open(args.lake)
-    check_commits(lake)
+    lake = Lake.open(args.lake)
+    for table in TABLES:
+        check_log(lake, table)
     if args.forget_missing:
         print(forget_missing(lake, args.since))
-    lake.settle()
-    head = lake.head.number
-    committed = {path: file for path, file in committed_files(lake).items() if file.day >= args.since}
-    found = dict(find_problems(lake, committed, args.since))
-    while found and lake.head.number != head:
-        # Another run wrote the lake meanwhile: what it has replaced is no problem.
-        lake.settle()
-        head, now = lake.head.number, committed_files(lake)
-        found = {path: problem for path in found if (problem := look_again(lake, path, now.get(path)))}
-    rows = sum(file.rows for file in committed.values())
-    print(f"{len(committed):,} files, {rows:,} rows, {lake.head.number:,} commits.")
-    if without := sum(not file.sha256 for file in committed.values()):
-        print(f"The content of {without:,} files cannot be compared: their commits have no SHA-256.")
+    while True:
+        versions = lake.versions
+        files = [file for table in versions for file in lake.files(table) if file.day >= args.since]
+        found = dict(find_problems(lake, files, args.since))
+        # If another run wrote the lake meanwhile, what it has replaced is no problem.
+        if not found or lake.versions == versions:
+            break
+    rows = sum(file.rows for file in files)
+    print(f"{len(files):,} files, {rows:,} rows, {sum(versions.values()):,} commits.")
+    if without := sum(not file.sha256 for file in files):
+        print(f"The content of {without:,} files cannot be compared: another program has written them.")
     source = named_source(args)
     differences, there = compare(lake, source, args.since) if source else ([], None)
     problems = [problem_of_file(lake, path, text, there, unknown=text == UNKNOWN) for path, text in found.items()]
@@ -69,31 +71,25 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def find_problems(lake: ParquetLake, committed: dict[str, LakeFile], since: date) -> Iterator[tuple[str, str]]:
+def find_problems(lake: Lake, files: Sequence[LakeFile], since: date) -> Iterator[tuple[str, str]]:
     """Yield the path and the problem of each committed file that is missing or differs, and of each unknown file.
 
     ``since``: older days are not looked at.
     """
+    from django_pgqueue.spark.lake.writing import unknown_files
     from django_pgqueue.spark.schema import TABLES
 
-    for path, file in sorted(committed.items()):
+    for file in files:
         if problem := look_at(lake, file):
-            yield path, problem
-    days = {day for day in _days(lake) if day >= since}
+            yield file.path, problem
     for table in TABLES:
-        for there in lake.files(table, days):
-            if (path := there.relative_to(lake.path).as_posix()) not in committed:
-                yield path, UNKNOWN
+        for path in unknown_files(lake, table):
+            day = DAY_OF.search(str(path.parent))
+            if day is None or day[1] >= since.isoformat():
+                yield path.relative_to(lake.path).as_posix(), UNKNOWN
 
 
-def look_again(lake: ParquetLake, path: str, file: LakeFile | None) -> str:
-    """Return the problem of a file by the commits of now, or "" if there is none."""
-    if file is not None:
-        return look_at(lake, file)
-    return UNKNOWN if (lake.path / path).exists() else ""
-
-
-def look_at(lake: ParquetLake, file: LakeFile) -> str:
+def look_at(lake: Lake, file: LakeFile) -> str:
     """Read a whole file and return its problem as text, or "" if there is none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -118,7 +114,7 @@ def look_at(lake: ParquetLake, file: LakeFile) -> str:
     return ""
 
 
-def compare(lake: ParquetLake, source: Source, since: date) -> tuple[list[Problem], set[tuple[str, date]]]:
+def compare(lake: Lake, source: Source, since: date) -> tuple[list[Problem], set[tuple[str, date]]]:
     """Return the problems of the days on which lake and database differ, and the tables and days that it has.
 
     Rows above the horizon of the last export are not compared. ``since``: older days are left out.
@@ -137,23 +133,16 @@ def compare(lake: ParquetLake, source: Source, since: date) -> tuple[list[Proble
             if date.fromisoformat(lost) >= since:
                 problems.append(lost_messages(lake.description.name, f"archive: {loss_text(lost, rows)}"))
         while True:
-            head = lake.head
+            versions, counted = lake.versions, lake.rows
             different: list[Problem] = []
             for day in compare_days(source, connection, lake, since):
                 if day.there:
                     there.add((day.table, day.day))
-                rows = head.state.get("rows", {}).get(day.table, {}).get(day.day.isoformat(), 0)
+                rows = counted.get(day.table, {}).get(day.day.isoformat(), 0)
                 different += problems_of_day(day, rows, pruned=day.table == "archive" and day.day in pruned)
             # If another run wrote the lake meanwhile, it has rows above the horizon that was compared.
-            if not different or lake.head.number == head.number:
+            if not different or lake.versions == versions:
                 break
     days = sum(table == "archive" for table, _ in there)
-    print(f"Compared with the database: {days:,} days, up to transaction {lake.state.get('exported_xid', 0):,}.")
+    print(f"Compared with the database: {days:,} days, up to transaction {lake.exported():,}.")
     return problems + different, there
-
-
-def _days(lake: ParquetLake) -> Collection[date]:
-    from django_pgqueue.spark.lake.commit import day_of
-    from django_pgqueue.spark.schema import TABLES
-
-    return {day_of(partition) for table in TABLES for partition in lake.partitions(table)}

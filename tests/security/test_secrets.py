@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.support.sql import sql
 from tests.support.waiting import eventually
@@ -92,7 +92,7 @@ def look_at_pages(client: Client) -> None:
 
 def look_at_a_lake(lake: Path, address: str) -> None:
     export(Source.parse(address), lake)
-    rows = [row for path in ParquetLake.open(lake).files("dead_letter") for row in pq.read_table(path).to_pylist()]
+    rows = [row for path in Lake.open(lake).paths("dead_letter") for row in pq.read_table(path).to_pylist()]
     assert len(rows) == 4 * len(HANDLERS)
     for row in rows:
         payload = row.pop("payload")

@@ -18,7 +18,7 @@ from tests.support.tables import empty_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
     from django_pgqueue.spark.source import Source
     from tests.spark.object_store import ObjectStore
 
@@ -95,12 +95,12 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def made(lake: Path) -> ParquetLake:
+def made(lake: Path) -> Lake:
     """A lake with three files of a day and one of the next."""
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
     from tests.spark.test_compact import NEXT_DAY, add
 
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     for n in range(3):
         add(made, range(n * 10, n * 10 + 10))
     add(made, range(30, 40), NEXT_DAY)

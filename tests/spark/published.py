@@ -2,74 +2,71 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import tempfile
+from datetime import date
 from pathlib import Path
 
-import pyarrow.dataset as ds
+import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyarrow import fs
 
+from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.compact import compact, find_work
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
-from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.lake import Lake
 from tests.spark.object_store import BUCKET, ObjectStore
 
-NEVER = day_of("day=2999-12-31")
 
-
-def arguments(lake: ParquetLake, store: ObjectStore, prefix: str, *options: str) -> list[str]:
+def arguments(lake: Lake, store: ObjectStore, prefix: str, *options: str) -> list[str]:
     to = ["--to", f"s3://{BUCKET}/{prefix}", "--endpoint", store.endpoint]
     return ["publish", "--lake", str(lake.path), *to, *options]
 
 
-def publish(lake: ParquetLake, store: ObjectStore, prefix: str, *options: str) -> int:
+def publish(lake: Lake, store: ObjectStore, prefix: str, *options: str) -> int:
     return main(arguments(lake, store, prefix, *options))
 
 
-def merge_all(lake: ParquetLake) -> None:
+def merge_all(lake: Lake) -> None:
     """Compact all days; a test calls this in any thread, where a command could not handle signals."""
-    compact(lake, list(find_work(lake, 128_000_000, NEVER)), 128_000_000)
+    compact(lake, list(find_work(lake, 128_000_000, date(2999, 12, 31))))
 
 
-def ids_by_commit(files: fs.FileSystem, root: str, table: str = "archive") -> list[int]:
-    """The rows that a reader of commits sees: those of the files that the newest one lists."""
-    commits = files.get_file_info(fs.FileSelector(f"{root}/_pgqueue/commits", allow_not_found=True))
-    names = sorted(info.path for info in commits if info.path.endswith(".json"))
-    if not names:
-        return []
-    with files.open_input_stream(names[-1]) as stream:
-        commit = json.loads(stream.read())
-    paths = [f"{root}/{file['table']}/{file['partition']}/{file['name']}" for file in commit["files"]]
-    mine = [path for path in paths if path.startswith(f"{root}/{table}/")]
-    tables = [pq.read_table(path, filesystem=files, columns=["id"], partitioning=None) for path in mine]
+def versions_of(lake: Lake) -> int:
+    return sum(lake.versions.values())
+
+
+def ids_of(files: fs.FileSystem, root: str, table: str = "archive") -> list[int]:
+    """The rows that a reader of Delta sees in a copy: it brings the log here, and reads the files that this lists."""
+    with tempfile.TemporaryDirectory() as folder:
+        for info in files.get_file_info(fs.FileSelector(f"{root}/{table}/_delta_log", allow_not_found=True)):
+            (Path(folder) / "_delta_log").mkdir(exist_ok=True)
+            with files.open_input_stream(info.path) as stream:
+                (Path(folder) / "_delta_log" / info.base_name).write_bytes(stream.read())
+        if not DeltaTable.is_deltatable(folder):
+            return []
+        actions = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+        paths = [f"{root}/{table}/{path}" for path in actions["path"].to_pylist()]
+    tables = [pq.read_table(path, filesystem=files, columns=["id"], partitioning=None) for path in paths]
     return sorted(number for table in tables for number in table["id"].to_pylist())
 
 
-def ids_in_folder(files: fs.FileSystem, root: str, table: str = "archive") -> Counter[int]:
-    """The rows that a reader sees that opens the folder of a table, and how often."""
-    folder = f"{root}/{table}"
-    if files.get_file_info(folder).type == fs.FileType.NotFound:
-        return Counter()
-    found = ds.dataset(folder, filesystem=files, partitioning="hive")
-    return Counter(found.to_table(columns=["id"])["id"].to_pylist() if found.files else [])
-
-
-def check_copy(lake: ParquetLake, store: ObjectStore, prefix: str, folder: Path) -> None:
-    """The bucket has the committed files of the lake, one commit, and nothing else. Brought back, it is whole."""
+def check_copy(lake: Lake, store: ObjectStore, prefix: str, folder: Path) -> None:
+    """The bucket has the files of the newest versions and their logs. Brought back, it is whole."""
     objects = store.content(prefix)
-    committed = committed_files(lake)
-    control = {"README.txt", "_pgqueue/lake.json", "_pgqueue/published.json"}
-    control |= {f"_pgqueue/commits/{lake.head.number:08}.json"}
-    assert objects.keys() == committed.keys() | control
+    committed = {file.path for table in schema.TABLES for file in lake.files(table)}
+    assert committed <= objects.keys()
+    for table, version in lake.versions.items():
+        names = ["_last_checkpoint", f"{version:020}.checkpoint.parquet", f"{version:020}.json"]
+        assert {f"{table}/_delta_log/{name}" for name in names} <= objects.keys()
+    assert {path for path in objects if path.startswith("_pgqueue")} == {"_pgqueue/lake.json"}
     assert all(objects[path] == (lake.path / path).read_bytes() for path in committed)
     for path, content in objects.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
     assert main(["verify", "--lake", str(folder)]) == 0
-    back = ParquetLake.open(folder)
-    assert back.state == lake.state
+    back = Lake.open(folder)
+    assert (back.exported(), back.versions) == (lake.exported(), lake.versions)
     with back.writing() as writing:
-        assert writing.commit("other").number == lake.head.number + 1
+        writing.commit("archive", "other")
+    assert versions_of(back) == versions_of(lake) + 1

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.transforms.rollup import Rolled, rollup
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.support.sessions import Session as Database
@@ -55,6 +55,6 @@ def fill_mixed(database: Database) -> None:
 
 def rolling(spark: Any, large: int) -> Roll:
     def roll(lake: Path, **options: Any) -> Rolled:
-        return rollup(spark, ParquetLake.open(lake), SLA, large=large, **options)
+        return rollup(spark, Lake.open(lake), SLA, large=large, **options)
 
     return roll

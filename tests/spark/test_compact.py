@@ -14,12 +14,11 @@ import pytest
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.compact import find_work, merge, replace_files
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.compact import find_work, replace_files
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
-from django_pgqueue.spark.lake.history import committed_files, merge_commits
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.files import day_of
+from django_pgqueue.spark.lake.rewriting import rewrite
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.touched import find_touched
 from django_pgqueue.spark.verify import find_problems
@@ -32,7 +31,7 @@ TODAY = f"day={datetime.now(UTC).date()}"
 TARGET = 128_000_000
 
 
-def add(lake: ParquetLake, rows: range, partition: str = DAY, **columns: Any) -> None:
+def add(lake: Lake, rows: range, partition: str = DAY, **columns: Any) -> None:
     """Commit a file as an export does."""
     with lake.writing() as writing:
         path = writing.stage("archive", partition)
@@ -41,25 +40,17 @@ def add(lake: ParquetLake, rows: range, partition: str = DAY, **columns: Any) ->
         made = [{"id": n, "queue": "default", "payload": digest(n)} | columns for n in rows]
         pq.write_table(pa.Table.from_pylist(made, wanted), path)
         created = {day_of(partition), date(2026, 3, 1)}
-        staged = writing.staged(path, created_days=sorted(map(str, created)))
-        writing.commit("export", [staged], state={"exported_xid": rows.stop})
+        writing.commit("archive", "export", [writing.staged(path, created)], transaction=("pgqueue", rows.stop))
 
 
 def digest(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
-def old(lake: ParquetLake) -> None:
-    """Make all commits so old that they may be merged."""
-    for number in lake.commit_numbers():
-        path = lake.commit_path(number)
-        path.write_text(path.read_text().replace(lake.commit(number).at, "2026-03-16T00:00:00+00:00"))
-
-
 @pytest.fixture
-def many(lake: Path) -> ParquetLake:
+def many(lake: Path) -> Lake:
     """A lake with ten small files of a day, and two of the next one."""
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     for n in range(10):
         add(made, range(n * 10, n * 10 + 10), attempts=n)
     for n in range(10, 12):
@@ -67,120 +58,118 @@ def many(lake: Path) -> ParquetLake:
     return made
 
 
-def compact(lake: ParquetLake, *options: str) -> int:
+def compact(lake: Lake, *options: str) -> int:
     return main(["compact", "--lake", str(lake.path), *options])
 
 
-def rows(lake: ParquetLake) -> list[dict[str, Any]]:
-    return pq.read_table(lake.path / "archive").sort_by("id").to_pylist()
+def rows(lake: Lake) -> list[dict[str, Any]]:
+    return lake.delta("archive").to_pyarrow_table().sort_by("id").to_pylist()
 
 
-def problems(lake: ParquetLake) -> list[tuple[str, str]]:
-    return list(find_problems(lake, committed_files(lake), date.min))
+def problems(lake: Lake) -> list[tuple[str, str]]:
+    return list(find_problems(lake, lake.files("archive"), date.min))
 
 
-def test_small_files_of_a_day_become_one_with_the_same_rows(
-    many: ParquetLake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before, state = rows(many), many.state
+def test_small_files_of_a_day_become_one_with_the_same_rows(many: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    before, horizon = rows(many), many.exported()
 
     assert compact(many) == 0
 
-    assert "Merged 12 files into 2; 0 commits were merged into a later one." in capsys.readouterr().out
-    assert len(many.files("archive")) == 2
+    assert "Merged 12 files into 2." in capsys.readouterr().out
+    assert len(many.paths("archive")) == 2
     assert rows(many) == before
-    assert many.state == state
+    assert many.exported() == horizon
     assert problems(many) == []
     assert compact(many) == 0
     assert "Merged 0 files into 0" in capsys.readouterr().out
 
 
-def test_a_dry_run_says_it_and_changes_nothing(many: ParquetLake, capsys: pytest.CaptureFixture[str]) -> None:
-    old(many)
+def test_a_dry_run_says_it_and_changes_nothing(many: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    versions = many.versions
 
     assert compact(many, "--dry-run") == 0
 
     said = capsys.readouterr().out
     assert f"archive/{DAY}: 10 files" in said
-    assert "Would merge 12 files and 10 commits." in said
-    assert len(many.files("archive")) == 12
-    assert many.commit_numbers() == list(range(1, 13))
+    assert "Would merge 12 files." in said
+    assert len(many.paths("archive")) == 12
+    assert many.versions == versions
 
 
-def test_young_days_and_large_files_stay(many: ParquetLake) -> None:
+def test_young_days_and_large_files_stay(many: Lake) -> None:
     for n in range(3):
         add(many, range(n, n + 1), TODAY)
     add(many, range(1000, 1300), NEXT_DAY)
-    [largest] = [file.path for file in committed_files(many).values() if file.rows == 300]
+    [largest] = [file.path for file in many.files("archive") if file.rows == 300]
     size = (many.path / largest).stat().st_size
 
     compact(many, "--target-size", str(size))
-    assert len(many.files("archive", [day_of(TODAY)])) == 3
+    assert len(many.paths("archive", [day_of(TODAY)])) == 3
     assert (many.path / largest).exists()
     compact(many, "--older-than", "0")
-    assert len(many.files("archive", [day_of(TODAY)])) == 1
+    assert len(many.paths("archive", [day_of(TODAY)])) == 1
 
 
 def test_files_are_about_as_large_as_asked_for(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     for n in range(12):
         add(made, range(n * 2000, n * 2000 + 2000))
-    before, sizes = rows(made), [path.stat().st_size for path in made.files("archive")]
+    before, sizes = rows(made), [path.stat().st_size for path in made.paths("archive")]
     target = 4 * max(sizes)
 
     compact(made, "--target-size", str(target))
 
-    sizes = [path.stat().st_size for path in made.files("archive")]
+    sizes = [path.stat().st_size for path in made.paths("archive")]
     assert 2 <= len(sizes) <= 6
     assert max(sizes) < 2 * target
     assert rows(made) == before
     assert problems(made) == []
 
 
-def test_a_file_of_an_older_version_has_null_in_newer_columns(many: ParquetLake) -> None:
+def test_a_file_of_an_older_version_has_null_in_newer_columns(many: Lake) -> None:
     with many.writing() as writing:
         path = writing.stage("archive", DAY)
         pq.write_table(pa.table({"id": [500], "queue": ["old"]}), path)
-        writing.commit("export", [writing.staged(path)])
+        writing.commit("archive", "export", [writing.staged(path)])
 
     compact(many)
 
-    assert rows(many)[-1] == dict.fromkeys(rows(many)[0]) | {"id": 500, "queue": "old", "day": "2026-03-14"}
+    assert rows(many)[-1] == dict.fromkeys(rows(many)[0]) | {"id": 500, "queue": "old", "day": date(2026, 3, 14)}
     assert len(rows(many)) == 121
 
 
-def test_a_file_whose_content_was_changed_is_not_merged(many: ParquetLake, capsys: pytest.CaptureFixture[str]) -> None:
-    path = many.files("archive")[3]
+def test_a_file_whose_content_was_changed_is_not_merged(many: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    path = many.paths("archive")[3]
     pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
 
     assert compact(many) == 1
 
     assert f"{path} is not as it was committed" in capsys.readouterr().err
-    assert len(many.files("archive")) == 12
+    assert len(many.paths("archive")) == 12
 
 
-def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: ParquetLake, tmp_path: Path) -> None:
+def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_path: Path) -> None:
     [first, _] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = merge(many, first, folder_of(many), TARGET)
+    merged = rewrite(many, first.files, folder_of(many)).paths
     add(many, range(200, 210))
     before = rows(many)
 
     with many.writing() as writing:
         assert replace_files(many, writing, first, merged)
 
-    assert len(many.files("archive", [date(2026, 3, 14)])) == 2
+    assert len(many.paths("archive", [date(2026, 3, 14)])) == 2
     assert rows(many) == before
-    assert many.state["rows"]["archive"]["2026-03-14"] == 110
+    assert many.rows["archive"]["2026-03-14"] == 110
     assert problems(many) == []
 
 
-def test_a_day_that_is_written_anew_meanwhile_is_left(many: ParquetLake) -> None:
+def test_a_day_that_is_written_anew_meanwhile_is_left(many: Lake) -> None:
     [first, second] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = [merge(many, work, folder_of(many), TARGET) for work in (first, second)]
+    merged = [rewrite(many, work.files, folder_of(many)).paths for work in (first, second)]
     with many.writing() as writing:
         path = writing.stage("archive", DAY)
         pq.write_table(pa.table({"id": [7]}), path)
-        writing.commit("erase", [writing.staged(path)], replace=[("archive", DAY)])
+        writing.commit("archive", "erase", [writing.staged(path)], many.files("archive", [day_of(DAY)]))
 
     with many.writing() as writing:
         assert not replace_files(many, writing, first, merged[0])
@@ -190,13 +179,13 @@ def test_a_day_that_is_written_anew_meanwhile_is_left(many: ParquetLake) -> None
     assert problems(many) == []
 
 
-def folder_of(lake: ParquetLake) -> Path:
+def folder_of(lake: Lake) -> Path:
     folder = lake.control / "compacting"
     folder.mkdir(exist_ok=True)
     return folder
 
 
-def test_a_compaction_waits_for_a_run_that_has_the_lake(many: ParquetLake) -> None:
+def test_a_compaction_waits_for_a_run_that_has_the_lake(many: Lake) -> None:
     taken, done = threading.Event(), threading.Event()
 
     def export_for_a_while() -> None:
@@ -213,68 +202,37 @@ def test_a_compaction_waits_for_a_run_that_has_the_lake(many: ParquetLake) -> No
         done.set()
         run.join()
 
-    assert len(many.files("archive")) == 2
+    assert len(many.paths("archive")) == 2
 
 
-def test_a_compaction_is_no_news_for_rollups(many: ParquetLake) -> None:
+def test_a_compaction_is_no_news_for_rollups(many: Lake) -> None:
     everything = find_touched(many, everything=True).days
     touched = find_touched(many)
     touched.days.clear()
     with many.writing() as writing:
-        writing.commit("rollup", state=touched.state())
+        writing.commit("metrics", "rollup", state=touched.state())
     compact(many)
-    assert find_touched(many).days == set()
-    with many.writing() as writing:
-        writing.commit("other")
-    old(many)
-
-    compact(many)
-
-    assert many.commit_numbers()[0] == touched.commit
     assert find_touched(many).days == set()
     assert find_touched(many, everything=True).days == everything
     add(many, range(900, 901), NEXT_DAY)
     assert find_touched(many).days == {date(2026, 3, 15), date(2026, 3, 1)}
 
 
-def test_old_commits_become_one_that_lists_all_files(many: ParquetLake, capsys: pytest.CaptureFixture[str]) -> None:
-    old(many)
-    before = committed_files(many).keys()
-    add(many, range(300, 301), NEXT_DAY)
+def test_replaced_files_are_there_for_readers_of_earlier_versions_until_they_are_old(many: Lake) -> None:
+    version, before = many.delta("archive").version(), rows(many)
 
-    compact(many, "--target-size", "1")
+    compact(many)
+    assert many.delta("archive", version).to_pyarrow_table().sort_by("id").to_pylist() == before
+    assert len([*many.path.rglob("archive/day=*/*.parquet")]) == 14
+    compact(many, "--keep-days", "0")
 
-    assert "12 commits were merged" not in capsys.readouterr().out
-    assert many.commit_numbers() == [12, 13]
-    assert committed_files(many).keys() == before | {many.head.files[0].path}
+    assert len([*many.path.rglob("archive/day=*/*.parquet")]) == 2
+    assert rows(many) == before
     assert problems(many) == []
-
-
-def test_commits_that_a_killed_merge_left_do_no_harm_and_go(many: ParquetLake) -> None:
-    left = {number: many.commit_path(number).read_text() for number in (4, 5, 6)}
-    with many.writing():
-        merge_commits(many, 7)
-    for number, text in left.items():
-        many.commit_path(number).write_text(text)
-
-    assert problems(many) == []
-    with many.writing():
-        assert merge_commits(many, 8) == 4
-    assert many.commit_numbers() == [8, 9, 10, 11, 12]
-    assert problems(many) == []
-
-
-def test_a_missing_commit_after_a_merged_one_is_still_noticed(many: ParquetLake) -> None:
-    with many.writing():
-        merge_commits(many, 7)
-    many.commit_path(9).unlink()
-
-    with pytest.raises(PipelineError, match=r"00000009\.json is missing"):
-        committed_files(many)
 
 
 @pytest.mark.parametrize("wrong", [["--target-size", "big"], ["--target-size", "0"], ["--older-than", "-1"]])
-def test_a_policy_that_is_not_understood_is_refused(many: ParquetLake, wrong: list[str]) -> None:
+def test_a_policy_that_is_not_understood_is_refused(many: Lake, wrong: list[str]) -> None:
     with pytest.raises(SystemExit):
         compact(many, *wrong)
 
@@ -284,14 +242,14 @@ def test_exports_go_on_after_a_compaction(dsn: str, source: Source, database: Da
         fill_archive(database, 50)
         fill_dead_letters(database, 5)
         export(source, lake)
-    made = ParquetLake.open(lake)
-    assert len(made.files("archive")) == 4
+    made = Lake.open(lake)
+    assert len(made.paths("archive")) == 4
 
     assert compact(made, "--older-than", "0") == 0
     fill_archive(database, 50)
     export(source, lake)
 
-    assert len(made.files("archive")) == 2
+    assert len(made.paths("archive")) == 2
     assert ids(lake) == expected(database)
     assert ids(lake, "dead_letter") == expected(database, LETTERS)
     assert main(["verify", "--lake", str(lake), "--source", dsn]) == 0

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from django.core.management import call_command
 
+from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 
@@ -39,23 +40,22 @@ def filled(database: Database, source: Source, lake: Path) -> Path:
         fill_archive(database, 20, day, channel=HALF, payload=PAYLOAD)
         fill_dead_letters(database, 4, day, channel=HALF, payload=PAYLOAD)
         export(source, lake)
-    opened = ParquetLake.open(lake)
+    opened = Lake.open(lake)
     with opened.writing() as writing:
-        staged = []
         for table, partition in (("metrics", f"grain=day/day={DAY}"), ("forecast", f"day={DAY}")):
             path = writing.stage(table, partition)
             rows = [("default", TENANT), ("default", "other"), ("default", None)]
-            columns = {"queue": [row[0] for row in rows], "channel": [row[1] for row in rows]}
-            pq.write_table(pa.table(columns, schema=pa.schema([("queue", "string"), ("channel", "string")])), path)
-            staged.append(writing.staged(path))
-        writing.commit("rollup", staged)
+            named = [{"queue": queue, "channel": channel} for queue, channel in rows]
+            columns = pa.schema([column for column in schema.arrow_schema(table) if column.name != "grain"])
+            pq.write_table(pa.Table.from_pylist(named, columns), path)
+            writing.commit(table, "rollup", [writing.staged(path)])
     return lake
 
 
 def rows(lake: Path) -> dict[str, list[dict[str, Any]]]:
-    opened = ParquetLake.open(lake)
+    opened = Lake.open(lake)
     tables = ("archive", "dead_letter", "channel", "metrics", "forecast")
-    return {table: [row for path in opened.files(table) for row in pq.read_table(path).to_pylist()] for table in tables}
+    return {table: [row for path in opened.paths(table) for row in pq.read_table(path).to_pylist()] for table in tables}
 
 
 def grep(lake: Path) -> list[str]:
@@ -93,23 +93,21 @@ def test_no_file_has_the_tenant_and_the_rest_is_as_it_was(filled: Path, capsys: 
 
 def test_days_without_the_tenant_are_not_written(filled: Path) -> None:
     names = {path: path.stat().st_ino for path in filled.rglob("*.parquet")}
-    commits = ParquetLake.open(filled).head.number
+    commits = Lake.open(filled).versions
     assert erase(filled, channel="never seen") == 0
     assert {path: path.stat().st_ino for path in filled.rglob("*.parquet")} == names
-    assert ParquetLake.open(filled).head.number == commits
+    assert Lake.open(filled).versions == commits
 
 
 def test_the_next_rollup_computes_the_days_again(filled: Path) -> None:
     from django_pgqueue.spark.transforms.touched import find_touched
 
-    opened = ParquetLake.open(filled)
+    opened = Lake.open(filled)
     with opened.writing() as writing:
-        writing.commit("rollup", state=find_touched(opened).state() | {"rollup_pending": []})
+        writing.commit("metrics", "rollup", state=find_touched(opened).state() | {"pending": []})
     assert find_touched(opened).days == set()
     erase(filled)
     assert {day.day for day in find_touched(opened).days} == {DAY.day, DAY.day + 1}
-    written = [file for number in opened.commit_numbers() for file in opened.commit(number).files]
-    assert all(file.more["created_days"] == [file.day.isoformat()] for file in written if "archive" in file.table)
 
 
 def test_the_database_learns_how_many_rows_the_lake_has_and_retention_goes_on(
@@ -140,7 +138,7 @@ def test_another_name_of_a_released_channel_goes_too(source: Source, database: D
 
 @pytest.mark.parametrize("table", ["archive", "channel"])
 def test_a_damaged_file_is_named(filled: Path, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    damaged = ParquetLake.open(filled).files(table)[0]
+    damaged = Lake.open(filled).paths(table)[0]
     damaged.write_bytes(b"damaged")
 
     assert erase(filled) == 1
@@ -154,9 +152,9 @@ def test_a_killed_erase_is_finished_by_the_next(filled: Path) -> None:
     before = rows(filled)
     command = [sys.executable, "-m", "django_pgqueue.spark", "erase", "--lake", str(filled)]
     command += ["--queue", "default", "--channel", TENANT]
-    commits = len(list(filled.glob("_pgqueue/commits/*.json")))
+    commits = len(list(filled.glob("*/_delta_log/*.json")))
     process = subprocess.Popen(command)
-    while process.poll() is None and len(list(filled.glob("_pgqueue/commits/*.json"))) == commits:
+    while process.poll() is None and len(list(filled.glob("*/_delta_log/*.json"))) == commits:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -17,8 +17,9 @@ from django_pgqueue.spark.export.horizon import find_holder, read_horizon
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.transforms.touched import changed_days
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
 from tests.support.sessions import Connect
 from tests.support.sessions import Session as Database
@@ -31,7 +32,7 @@ def lake_rows(lake: Path, table: str = "archive") -> list[dict[str, Any]]:
     """All rows, with those that are there twice, in the order of ids."""
     rows = [
         row
-        for path in ParquetLake.open(lake).files(table)
+        for path in Lake.open(lake).paths(table)
         for row in pq.read_table(path, partitioning=None, schema=schema.arrow_schema(table)).to_pylist()
     ]
     return sorted(rows, key=lambda row: row["id"])
@@ -66,7 +67,7 @@ def test_a_second_export_brings_only_what_is_new(source: Source, database: Datab
 
     assert summary.rows == {"archive": 10, "dead_letter": 5, "channel": 0}
     assert ids(lake) == expected(database)
-    assert ParquetLake.open(lake).state["rows"] == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
+    assert Lake.open(lake).rows == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
 
 
 def test_an_empty_archive_is_a_lake_without_rows(source: Source, lake: Path) -> None:
@@ -79,10 +80,10 @@ def test_when_nothing_is_new_nothing_is_committed(source: Source, database: Data
     # The second one closes the days that are over.
     for _ in range(2):
         export(source, lake)
-    before = ParquetLake.open(lake).head.number
+    before = Lake.open(lake).versions
 
     assert export(source, lake).files == 0
-    assert ParquetLake.open(lake).head.number == before
+    assert Lake.open(lake).versions == before
 
 
 def test_the_tasks_run_on_spark(spark: Any, source: Source, database: Database, lake: Path) -> None:
@@ -93,8 +94,8 @@ def test_the_tasks_run_on_spark(spark: Any, source: Source, database: Database, 
 
     assert ids(lake) == expected(database)
     assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert len(ParquetLake.open(lake).files("archive")) > 5
-    assert ParquetLake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
+    assert len(Lake.open(lake).paths("archive")) > 5
+    assert Lake.open(lake).read(spark, "archive").agg({"id": "sum"}).first()[0] == sum(expected(database))
 
 
 def test_rows_that_a_long_transaction_commits_late_are_exported_later_and_once(
@@ -245,13 +246,13 @@ def test_channels_are_written_when_they_changed(source: Source, database: Databa
 def test_days_that_are_over_are_not_read_any_more(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    assert ParquetLake.open(lake).state["closed_before"] is None
+    assert Lake.open(lake).state["closed_before"] is None
     # The horizon has passed what was going on when the day was over for an hour.
     export(source, lake)
-    closed = date.fromisoformat(ParquetLake.open(lake).state["closed_before"])
+    closed = date.fromisoformat(Lake.open(lake).state["closed_before"])
 
     assert closed >= datetime.now(UTC).date() - timedelta(days=1)
-    plan = make_plan(database, ParquetLake.open(lake).state)
+    plan = make_plan(database, Lake.open(lake).state, Lake.open(lake).horizons)
     assert not [task for task in plan.tasks if "20260314" in task.relation]
 
 
@@ -275,7 +276,7 @@ def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
     export(source, lake)
     fill_archive(database, 20)
     export(source, lake)
-    ParquetLake.open(lake).files("archive", [DAY])[0].unlink()
+    Lake.open(lake).paths("archive", [DAY])[0].unlink()
     # No transaction commits below the horizon; this one stands for a day that was closed too early.
     fill_archive(database, 1, day=DAY + timedelta(days=1), xid="'3'::xid8")
     untouched = make_partition(database, DAY + timedelta(days=2))
@@ -286,7 +287,7 @@ def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
     assert untouched is None
     assert summary.repaired == (DAY, DAY + timedelta(days=1))
     assert ids(lake) == expected(database)
-    assert ParquetLake.open(lake).state["rows"]["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
+    assert Lake.open(lake).rows["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
     assert export(source, lake, ExportOptions(rescan=True)).repaired == ()
 
 
@@ -294,6 +295,6 @@ def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, dat
     fill_archive(database, 10, created_at="{day} - i % 3 * interval '10 days'", leased_at="{day}")
     export(source, lake)
 
-    [file] = [file for file in ParquetLake.open(lake).head.files if file.table == "archive"]
+    [actions] = Lake.open(lake).log("archive", 0)
 
-    assert file.more["created_days"] == ["2026-02-22", "2026-03-04", "2026-03-14"]
+    assert sorted(map(str, changed_days(actions))) == ["2026-02-22", "2026-03-04", "2026-03-14"]

@@ -14,7 +14,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.losses import find_absent_days, find_losses
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.verify import compare
 from tests.spark.rows import DAY, fill_archive
@@ -35,12 +35,12 @@ def test_a_long_transaction_keeps_the_days_open_that_it_may_write_to(
     fill_archive(late, 1)
     for _ in range(3):
         export(source, lake)
-    assert ParquetLake.open(lake).state["closed_before"] is None
+    assert Lake.open(lake).state["closed_before"] is None
     late.commit()
     for _ in range(2):
         export(source, lake)
 
-    assert ParquetLake.open(lake).state["closed_before"]
+    assert Lake.open(lake).state["closed_before"]
     assert ids(lake) == expected(database)
 
 
@@ -58,7 +58,7 @@ def test_a_partition_that_is_dropped_while_it_is_read_is_reported(
     source: Source, database: Database, lake: Path, tmp_path: Path
 ) -> None:
     fill_archive(database, 10)
-    plan = make_plan(database, {})
+    plan = make_plan(database, {}, {})
     drop(database)
 
     results = [perform(task, source, str(tmp_path)) for task in plan.tasks]
@@ -81,12 +81,12 @@ def test_late_rows_of_a_closed_day_that_retention_drops_are_counted_and_reported
     text = "7 messages of 2026-03-14 were dropped before the lake had them."
     assert export(source, lake).losses == (text,)
     assert export(source, lake).losses == ()
-    [problem], _ = compare(ParquetLake.open(lake), source, DAY)
+    [problem], _ = compare(Lake.open(lake), source, DAY)
     assert problem.text == f"archive: {text}"
     assert problem.remedy.endswith(
-        f"UPDATE pgqueue_lake SET lost = '{{}}' WHERE name = '{ParquetLake.open(lake).description.name}';"
+        f"UPDATE pgqueue_lake SET lost = '{{}}' WHERE name = '{Lake.open(lake).description.name}';"
     )
-    assert compare(ParquetLake.open(lake), source, DAY + timedelta(days=1))[0] == []
+    assert compare(Lake.open(lake), source, DAY + timedelta(days=1))[0] == []
     assert ids(lake) == list(range(min(ids(lake)), min(ids(lake)) + 10))
 
 
@@ -97,7 +97,7 @@ def test_a_day_that_the_lake_has_is_dropped_without_a_report(source: Source, dat
     database.execute("SELECT pgqueue_prune(p_archive_retention => '1 day')")
 
     assert export(source, lake).losses == ()
-    assert compare(ParquetLake.open(lake), source, DAY)[0] == []
+    assert compare(Lake.open(lake), source, DAY)[0] == []
 
 
 def test_a_partition_that_was_dropped_between_two_exports_is_reported_once(
@@ -115,8 +115,9 @@ def test_days_that_came_and_were_dropped_between_two_exports_are_reported_once(
     source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str], dsn: str
 ) -> None:
     export(source, lake)
-    with ParquetLake.open(lake).writing() as writing:
-        writing.commit("test", state={"exported_at": "2026-03-14T12:00:00+00:00"})
+    with Lake.open(lake).writing() as writing:
+        noted = Lake.open(lake).state | {"exported_at": "2026-03-14T12:00:00+00:00"}
+        writing.commit("archive", "test", state=noted)
     fill_archive(database, 10)
     drop(database)
     [oldest] = database.execute(OLDEST_DAY).fetchone()
@@ -160,7 +161,7 @@ def drop(database: Database) -> None:
 
 def test_a_partition_that_is_rewritten_while_it_is_read_fails_the_export(source: Source, database: Database) -> None:
     fill_archive(database, 10)
-    plan = make_plan(database, {})
+    plan = make_plan(database, {}, {})
     database.execute("VACUUM FULL pgqueue_archived_message_20260314")
 
     with pytest.raises(PipelineError, match=r"20260314 was rewritten .* run export again"):

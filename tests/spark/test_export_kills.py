@@ -22,7 +22,7 @@ from django_pgqueue.embedded import Cluster, EmbeddedError, temporary_cluster
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids
@@ -49,8 +49,9 @@ export(Source.from_environment(), Path(lake), ExportOptions(master or None, memo
 """
 MOMENTS = {
     "reading": "_pgqueue/staging/*/archive/day=*/*.parquet",
-    "committed": "_pgqueue/commits/*.json",
-    "moving": "archive/day=*/*.parquet",
+    "one table committed": "dead_letter/_delta_log/*[1-9].json",
+    "placing": "archive/day=*/*.parquet",
+    "committed": "archive/_delta_log/*[1-9].json",
 }
 
 
@@ -102,7 +103,7 @@ def test_a_driver_that_is_killed(
 
     assert ids(lake) == expected(database)
     assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert list(ParquetLake.open(lake).staging.iterdir()) == []
+    assert list(Lake.open(lake).staging.iterdir()) == []
 
 
 def test_a_driver_that_is_killed_while_its_tasks_run_on_spark(
@@ -129,22 +130,26 @@ def kill_group(group: int) -> None:
         return
 
 
-def test_a_commit_whose_files_could_not_be_moved_is_finished_by_the_next(
+def test_an_export_that_could_not_place_its_files_is_repeated_by_the_next(
     source: Source, database: Database, lake: Path
 ) -> None:
+    """The dead letters are committed before the archive: each table goes on from its own horizon."""
     fill_archive(database, ROWS)
-    ParquetLake.open(lake, create=True)
-    obstacle = lake / "archive"
+    fill_dead_letters(database, ROWS)
+    Lake.open(lake, create=True)
+    obstacle = lake / "archive" / f"day={DAY}"
     obstacle.touch()
 
     with pytest.raises(PipelineError, match="cannot be written"):
         export(source, lake)
-    assert ParquetLake.open(lake).head.number == 1
+    assert Lake.open(lake).exported() == 0 < Lake.open(lake).exported("dead_letter")
     obstacle.unlink()
     fill_archive(database, ROWS)
+    fill_dead_letters(database, ROWS)
     export(source, lake)
 
     assert ids(lake) == expected(database)
+    assert ids(lake, "dead_letter") == expected(database, LETTERS)
 
 
 def test_a_python_worker_that_is_killed(spark: Any, source: Source, database: Database, lake: Path) -> None:

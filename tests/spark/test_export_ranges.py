@@ -8,7 +8,7 @@ from pathlib import Path
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids
@@ -19,7 +19,7 @@ PARTITION = f"{ARCHIVE}_{DAY:%Y%m%d}"
 
 def test_the_ranges_cover_each_block_once_and_none_is_large(source: Source, database: Database) -> None:
     fill_archive(database, 5000)
-    plan = make_plan(database, {}, range_bytes=100_000)
+    plan = make_plan(database, {}, {}, range_bytes=100_000)
     [partition] = [part for part in plan.partitions if part.blocks]
 
     counted = [
@@ -41,8 +41,8 @@ def test_of_a_day_that_is_in_the_lake_only_the_ranges_with_something_new_are_rea
     export(source, lake)
     fill_archive(database, 3)
 
-    state = ParquetLake.open(lake).state
-    plan = make_plan(database, state, range_bytes=100_000)
+    state = Lake.open(lake).state
+    plan = make_plan(database, state, Lake.open(lake).horizons, range_bytes=100_000)
     conditions = [condition for task in plan.tasks if task.table == "archive" for condition in task.ranges]
 
     assert [*state["open_days"]] == [DAY.isoformat()]
@@ -112,7 +112,7 @@ def test_ranges_are_read_by_place_and_dead_letters_by_their_index(source: Source
     fill_archive(database, 20000)
     fill_dead_letters(database, 5000, xid="(1 + i / 10)::text::xid8")
     database.execute(f"ANALYZE {ARCHIVE}, {LETTERS}")
-    plan = make_plan(database, {}, range_bytes=100_000)
+    plan = make_plan(database, {}, {}, range_bytes=100_000)
     # The last range of each.
     statements = {task.table: f"{task.query} WHERE {task.ranges[-1]}" for task in plan.tasks}
 

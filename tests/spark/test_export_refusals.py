@@ -11,7 +11,8 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.register import report_export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.tables import HORIZON
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids
@@ -21,20 +22,20 @@ def test_a_lake_of_another_database_is_refused_until_it_is_adopted(
     source: Source, database: Database, lake: Path
 ) -> None:
     fill_archive(database, 1)
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     made.describe(system_identifier="1", database="5 shop")
 
     with pytest.raises(PipelineError, match=r"holds another database .*--adopt"):
         export(source, lake)
     export(source, lake, ExportOptions(adopt=True))
 
-    assert ParquetLake.open(lake).description.system_identifier == source.identity()[0]
+    assert Lake.open(lake).description.system_identifier == source.identity()[0]
 
 
 def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 1)
-    with ParquetLake.open(lake, create=True).writing() as writing:
-        writing.commit("export", state={"exported_xid": 2**40})
+    with Lake.open(lake, create=True).writing() as writing:
+        writing.commit("archive", "export", transaction=(HORIZON, 2**40))
 
     with pytest.raises(PipelineError, match=r"only at \d+: it was restored from a backup"):
         export(source, lake)
@@ -43,7 +44,7 @@ def test_a_database_that_is_older_than_the_lake_is_refused(source: Source, datab
 def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    name, copy = ParquetLake.open(lake).description.name, lake.with_name("copy")
+    name, copy = Lake.open(lake).description.name, lake.with_name("copy")
     copy.mkdir()
     for path in sorted(lake.rglob("*")):
         to = copy / path.relative_to(lake)
@@ -58,7 +59,7 @@ def test_an_old_copy_of_the_lake_is_refused_until_it_is_adopted(source: Source, 
     assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(name,)]
 
 
-@pytest.mark.parametrize("lost", ["all commits", "the newest commit", "the folder of the commits"])
+@pytest.mark.parametrize("lost", ["all versions", "the newest version", "the folder of the log"])
 def test_a_lake_that_has_lost_commits_is_refused_even_with_adopt_and_is_not_doubled(
     source: Source, database: Database, lake: Path, lost: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_lake_that_has_lost_commits_is_refused_even_with_adopt_and_is_not_doub
     files = {path: path.read_bytes() for path in lake.rglob("*.parquet")}
 
     for adopt in (False, True):
-        with pytest.raises(PipelineError, match=r"commits.*from a backup"):
+        with pytest.raises(PipelineError, match=r"lost.*from a backup"):
             export(source, lake, ExportOptions(adopt=adopt))
 
     assert {path: path.read_bytes() for path in lake.rglob("*.parquet")} == files
@@ -77,34 +78,34 @@ def test_a_lake_that_has_lost_commits_is_refused_even_with_adopt_and_is_not_doub
 
 
 def lose(lake: Path, lost: str) -> None:
-    """Lose commits as a restore of a part of the lake does."""
-    commits = [*sorted(lake.glob("_pgqueue/commits/*.json"))]
-    for path in commits[-1:] if lost == "the newest commit" else commits:
+    """Lose versions of the archive as a restore of a part of the lake does."""
+    versions = sorted(lake.glob("archive/_delta_log/*.json"))
+    for path in versions[-1:] if lost == "the newest version" else versions:
         path.unlink()
-    if lost == "the folder of the commits":
-        commits[0].parent.rmdir()
+    if lost == "the folder of the log":
+        versions[0].parent.rmdir()
 
 
 def test_the_database_learns_what_the_lake_holds(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     fill_dead_letters(database, 2)
     summary = export(source, lake)
-    made = ParquetLake.open(lake)
+    made = Lake.open(lake)
 
     [row] = database.execute("SELECT name, path, exported_xid, rows FROM pgqueue_lake").fetchall()
 
     assert summary.warning == ""
-    assert row == (made.description.name, str(lake), made.state["exported_xid"], made.state["rows"])
+    assert row == (made.description.name, str(lake), made.exported(), made.rows)
     assert row[3] == {"archive": {"2026-03-14": 10}, "dead_letter": {"2026-03-14": 2}}
 
 
 def test_a_report_that_the_database_does_not_take_is_a_warning(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 10)
     export(source, lake)
-    assert report_export(source, ParquetLake.open(lake), new=False) == ""
+    assert report_export(source, Lake.open(lake), new=False) == ""
     # As if another copy of this lake had been exported to meanwhile.
     database.execute("UPDATE pgqueue_lake SET exported_xid = exported_xid + 1000")
-    assert "another copy of it is written, too" in report_export(source, ParquetLake.open(lake), new=False)
+    assert "another copy of it is written, too" in report_export(source, Lake.open(lake), new=False)
 
 
 def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
@@ -114,7 +115,7 @@ def test_a_lake_that_was_made_anew_takes_the_place_of_the_one_before(
     lake.rename(lake.with_name("gone"))
 
     assert export(source, lake).warning == ""
-    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(ParquetLake.open(lake).description.name,)]
+    assert database.execute("SELECT name FROM pgqueue_lake").fetchall() == [(Lake.open(lake).description.name,)]
 
 
 def test_a_role_that_may_only_read_exports_and_warns(dsn: str, source: Source, database: Database, lake: Path) -> None:

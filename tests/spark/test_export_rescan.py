@@ -13,8 +13,7 @@ import pytest
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.options import ExportOptions
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids, lake_rows
@@ -25,13 +24,13 @@ RESCAN = ExportOptions(rescan=True)
 
 
 @pytest.fixture
-def exported(source: Source, database: Database, lake: Path) -> ParquetLake:
+def exported(source: Source, database: Database, lake: Path) -> Lake:
     """A lake with two files of messages and of dead letters on one day, and one of each on the next."""
     for day in (DAY, NEXT_DAY, DAY):
         fill_archive(database, 20, day)
         fill_dead_letters(database, 5, day)
         export(source, lake)
-    return ParquetLake.open(lake)
+    return Lake.open(lake)
 
 
 @pytest.fixture
@@ -40,11 +39,11 @@ def verify(dsn: str, lake: Path) -> Callable[[], int]:
 
 
 def test_a_lake_is_whole_after_lost_files_were_written_anew(
-    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int], tmp_path: Path
+    exported: Lake, source: Source, database: Database, verify: Callable[[], int], tmp_path: Path
 ) -> None:
     for table in ("archive", "dead_letter"):
-        exported.files(table, [DAY])[0].unlink()
-        exported.files(table, [NEXT_DAY])[0].unlink()
+        exported.paths(table, [DAY])[0].unlink()
+        exported.paths(table, [NEXT_DAY])[0].unlink()
     assert verify() == 1
 
     summary = export(source, exported.path, RESCAN)
@@ -53,7 +52,7 @@ def test_a_lake_is_whole_after_lost_files_were_written_anew(
     assert verify() == 0
     assert ids(exported.path) == expected(database)
     assert ids(exported.path, "dead_letter") == expected(database, LETTERS)
-    rows = exported.state["rows"]
+    rows = exported.rows
     assert rows["archive"] == {DAY.isoformat(): 40, NEXT_DAY.isoformat(): 20}
     assert rows["dead_letter"] == {DAY.isoformat(): 10, NEXT_DAY.isoformat(): 5}
     assert export(source, exported.path, RESCAN).files == 0
@@ -62,23 +61,23 @@ def test_a_lake_is_whole_after_lost_files_were_written_anew(
 
 
 def test_files_whose_rows_the_database_does_not_have_any_more_stay_missing(
-    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int]
+    exported: Lake, source: Source, database: Database, verify: Callable[[], int]
 ) -> None:
-    exported.files("archive", [NEXT_DAY])[0].unlink()
-    [lost] = [path for path in committed_files(exported) if not (exported.path / path).exists()]
+    exported.paths("archive", [NEXT_DAY])[0].unlink()
+    [lost] = [file for file in exported.files("archive") if not (exported.path / file.path).exists()]
     database.execute(f"DROP TABLE pgqueue_archived_message_{NEXT_DAY:%Y%m%d}")
 
     export(source, exported.path, RESCAN)
 
-    assert lost in committed_files(exported)
+    assert lost in exported.files("archive")
     assert verify() == 1
 
 
 def test_the_files_of_a_day_that_is_empty_in_the_database_stay_as_they_are(
-    exported: ParquetLake, source: Source, database: Database, capsys: pytest.CaptureFixture[str], dsn: str
+    exported: Lake, source: Source, database: Database, capsys: pytest.CaptureFixture[str], dsn: str
 ) -> None:
     """One is missing and one is damaged. A copy can be brought back, as long as the commits know them."""
-    missing, damaged = exported.files("archive", [DAY])
+    missing, damaged = exported.paths("archive", [DAY])
     missing.unlink()
     damaged.write_bytes(b"damaged")
     database.execute(f"DELETE FROM pgqueue_archived_message_{DAY:%Y%m%d}")
@@ -86,16 +85,16 @@ def test_the_files_of_a_day_that_is_empty_in_the_database_stay_as_they_are(
     summary = export(source, exported.path, RESCAN)
 
     assert (summary.losses, damaged.exists()) == ((), True)
-    assert {f"archive/day={DAY}/{path.name}" for path in (missing, damaged)} <= {*committed_files(exported)}
+    assert {missing, damaged} <= {*exported.paths("archive")}
     assert main(["verify", "--lake", str(exported.path), "--source", dsn]) == 1
     assert f"archive of {DAY}: the database does not have these rows any more." in capsys.readouterr().err
 
 
 def test_dead_letters_that_the_database_has_deleted_stay_in_the_lake(
-    exported: ParquetLake, source: Source, database: Database
+    exported: Lake, source: Source, database: Database
 ) -> None:
     kept = ids(exported.path, "dead_letter")
-    lost, other = exported.files("dead_letter", [DAY])
+    lost, other = exported.paths("dead_letter", [DAY])
     database.execute(f"DELETE FROM {LETTERS} WHERE id = (SELECT max(id) FROM {LETTERS})")
     lost.unlink()
 
@@ -106,13 +105,13 @@ def test_dead_letters_that_the_database_has_deleted_stay_in_the_lake(
 
 
 def test_as_many_other_rows_are_not_taken_for_the_same(
-    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int]
+    exported: Lake, source: Source, database: Database, verify: Callable[[], int]
 ) -> None:
     """Retention has deleted 20 of the 40 rows of a day, and the lake has lost a file with 20 others."""
-    first, second = (pq.read_table(path)["id"].to_pylist() for path in exported.files("archive", [DAY]))
+    first, second = (pq.read_table(path)["id"].to_pylist() for path in exported.paths("archive", [DAY]))
     database.execute(f"DELETE FROM {ARCHIVE} WHERE id = ANY (%s)", [first])
     database.execute("INSERT INTO pgqueue_pruned (queue, day) VALUES ('default', %s)", [DAY])
-    exported.files("archive", [DAY])[1].unlink()
+    exported.paths("archive", [DAY])[1].unlink()
     assert verify() == 1
 
     assert export(source, exported.path, RESCAN).rows["archive"] == 20
@@ -124,7 +123,7 @@ def test_as_many_other_rows_are_not_taken_for_the_same(
 
 @pytest.mark.parametrize("table", [ARCHIVE, LETTERS])
 def test_ids_that_the_server_gave_anew_after_a_failover_are_replaced(
-    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int], table: str
+    exported: Lake, source: Source, database: Database, verify: Callable[[], int], table: str
 ) -> None:
     """As many rows, with the same ids and transactions: other messages, of other times."""
     time = {ARCHIVE: "archived_at", LETTERS: "dead_at"}[table]
@@ -147,10 +146,10 @@ def test_ids_that_the_server_gave_anew_after_a_failover_are_replaced(
 
 
 def test_rows_that_only_the_lake_has_stay_when_others_are_added(
-    exported: ParquetLake, source: Source, database: Database
+    exported: Lake, source: Source, database: Database
 ) -> None:
     """A row that was deleted by hand; a row that an export should have brought; a file that cannot be read."""
-    kept, damaged = exported.files("archive", [DAY])
+    kept, damaged = exported.paths("archive", [DAY])
     [deleted, *_] = pq.read_table(kept)["id"].to_pylist()
     database.execute(f"DELETE FROM {ARCHIVE} WHERE id = %s", [deleted])
     fill_archive(database, 1, xid="'3'::xid8")
@@ -160,13 +159,13 @@ def test_rows_that_only_the_lake_has_stay_when_others_are_added(
 
     assert summary.rows["archive"] == 21
     assert kept.exists()
-    assert not damaged.exists()
+    assert damaged not in exported.paths("archive")
     assert ids(exported.path) == sorted([deleted, *expected(database)])
-    assert exported.state["rows"]["archive"][DAY.isoformat()] == 41
+    assert exported.rows["archive"][DAY.isoformat()] == 41
 
 
 def test_a_day_that_was_closed_before_its_repair_has_each_row_once(
-    exported: ParquetLake, source: Source, database: Database
+    exported: Lake, source: Source, database: Database
 ) -> None:
     """Late rows of a closed day are below the horizon of the last export, and above that of the day."""
     export(source, exported.path)
@@ -175,7 +174,7 @@ def test_a_day_that_was_closed_before_its_repair_has_each_row_once(
     closed = {**exported.state["closed"][DAY.isoformat()]}
     export(source, exported.path)
     fill_archive(database, 2, xid=f"'{late}'::xid8")
-    assert closed["xid"] <= late < exported.state["exported_xid"]
+    assert closed["xid"] <= late < exported.exported()
 
     export(source, exported.path, RESCAN)
     fill_archive(database, 1000)
@@ -185,9 +184,9 @@ def test_a_day_that_was_closed_before_its_repair_has_each_row_once(
 
 
 def test_rows_of_a_missing_file_that_the_database_has_deleted_are_reported(
-    exported: ParquetLake, source: Source, database: Database
+    exported: Lake, source: Source, database: Database
 ) -> None:
-    lost = exported.files("dead_letter", [DAY])[0]
+    lost = exported.paths("dead_letter", [DAY])[0]
     [gone, *_] = pq.read_table(lost)["id"].to_pylist()
     database.execute(f"DELETE FROM {LETTERS} WHERE id = %s", [gone])
     lost.unlink()
@@ -197,8 +196,8 @@ def test_rows_of_a_missing_file_that_the_database_has_deleted_are_reported(
     assert export(source, exported.path, RESCAN).losses == ()
 
 
-def test_a_damaged_file_of_dead_letters_is_named(exported: ParquetLake, source: Source, lake: Path) -> None:
-    damaged = exported.files("dead_letter", [DAY])[0]
+def test_a_damaged_file_of_dead_letters_is_named(exported: Lake, source: Source, lake: Path) -> None:
+    damaged = exported.paths("dead_letter", [DAY])[0]
     damaged.write_bytes(b"damaged")
 
     with pytest.raises(Exception, match=f"{damaged} cannot be read, .* or remove it and run export --rescan"):
@@ -206,7 +205,7 @@ def test_a_damaged_file_of_dead_letters_is_named(exported: ParquetLake, source: 
 
 
 def test_the_days_since_a_failover_are_written_anew_when_they_were_removed(
-    exported: ParquetLake, source: Source, database: Database, verify: Callable[[], int]
+    exported: Lake, source: Source, database: Database, verify: Callable[[], int]
 ) -> None:
     """The new server lacks the last rows of the lake, and gave their transactions to others."""
     for table in (ARCHIVE, LETTERS):
@@ -225,10 +224,10 @@ def test_the_days_since_a_failover_are_written_anew_when_they_were_removed(
     assert verify() == 0
 
 
-def test_a_lost_file_of_metrics_is_computed_anew(exported: ParquetLake, verify: Callable[[], int]) -> None:
+def test_a_lost_file_of_metrics_is_computed_anew(exported: Lake, verify: Callable[[], int]) -> None:
     rollup = ["rollup", "--lake", str(exported.path)]
     assert main(rollup) == 0
-    exported.files("metrics", [DAY])[0].unlink()
+    exported.paths("metrics", [DAY])[0].unlink()
     assert verify() == 1
 
     assert main([*rollup, "--all"]) == 0

@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.load.forecast import load_forecast
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.forecast import write_forecast
@@ -37,15 +36,15 @@ def test_the_forecast_is_what_was_seen_at_the_same_hour(
         " FROM pgqueue_channel AS c, generate_series(0, 34) AS i WHERE c.name = 'default'"
     )
     export(source, lake)
-    opened = ParquetLake.open(lake)
+    opened = Lake.open(lake)
     with opened.writing() as writing:
-        writing.commit("test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
+        writing.commit("archive", "test", state={"exported_at": (NOON + timedelta(minutes=25)).isoformat()})
     rollup(spark, opened)
 
     written = write_forecast(opened, source, now=NOON + timedelta(minutes=30))
     load_forecast(source, opened)
 
-    rows = ds.dataset(lake / "forecast", partitioning="hive").to_table().sort_by("hour_at").to_pylist()
+    rows = opened.delta("forecast").to_pyarrow_table().sort_by("hour_at").to_pylist()
     hours = {row["hour_at"].hour: row for row in rows}
     assert written == len(rows) == 24
     assert [row["hour_at"] for row in rows] == [NOON + timedelta(hours=n) for n in range(24)]

@@ -11,15 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.by_day import DayTask, compute_day
+from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 from tests.spark.rows import fill_archive
 from tests.spark.test_compact import DAY, add, compact, digest, problems, rows
 from tests.spark.test_export import expected, ids
@@ -43,12 +46,13 @@ def a_small_disk() -> Iterator[None]:
 def test_an_export(dsn: str, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill_archive(database, 500, payload="to_jsonb(md5(i::text))")
     command = ["export", "--lake", str(lake), "--source", dsn]
+    Lake.open(lake, create=True)
 
     with a_small_disk():
         assert main(command) == 1
 
     assert capsys.readouterr().err == SAID
-    assert ParquetLake.open(lake).head.number == 0
+    assert Lake.open(lake).files("archive") == []
     assert main(command) == 0
     assert ids(lake) == expected(database)
 
@@ -61,8 +65,18 @@ def test_a_rollup(source: Source, database: Database, lake: Path, capsys: pytest
         assert main(["rollup", "--lake", str(lake)]) == 1
 
     assert capsys.readouterr().err == SAID
-    assert ParquetLake.open(lake).partitions("metrics") == []
+    assert Lake.open(lake).files("metrics") == []
     assert main(["rollup", "--lake", str(lake)]) == 0
+
+
+def test_a_rollup_whose_error_comes_from_spark() -> None:
+    said = "Job aborted: java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch"
+
+    with (
+        pytest.raises(PipelineError, match=r"No space left on device\. Free some space, and run it again"),
+        unreadable_as_pipeline_errors(),
+    ):
+        raise PySparkException(said)
 
 
 def test_tasks_return_it_because_spark_would_make_pages_of_it(
@@ -70,8 +84,8 @@ def test_tasks_return_it_because_spark_would_make_pages_of_it(
 ) -> None:
     fill_archive(database, 500, payload="to_jsonb(md5(i::text))")
     export(source, lake)
-    [archive] = ParquetLake.open(lake).files("archive")
-    [task] = [task for task in make_plan(database, {}).tasks if task.table == "archive"]
+    [archive] = Lake.open(lake).paths("archive")
+    [task] = [task for task in make_plan(database, {}, {}).tasks if task.table == "archive"]
 
     with a_small_disk():
         read = perform(task, source, str(tmp_path))
@@ -83,7 +97,7 @@ def test_tasks_return_it_because_spark_would_make_pages_of_it(
 
 
 def test_a_compaction(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     for n in range(3):
         add(made, range(n * 50, n * 50 + 50))
     before = rows(made)
@@ -97,12 +111,12 @@ def test_a_compaction(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_erase(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = ParquetLake.open(lake, create=True)
+    made = Lake.open(lake, create=True)
     with made.writing() as writing:
         staged = writing.stage("archive", DAY)
         both = [{"id": n, "queue": "default", "channel": f"tenant {n % 2}", "payload": digest(n)} for n in range(200)]
         pq.write_table(pa.Table.from_pylist(both, schema.arrow_schema("archive")), staged)
-        writing.commit("export", [writing.staged(staged)])
+        writing.commit("archive", "export", [writing.staged(staged)])
     before = rows(made)
 
     with a_small_disk():

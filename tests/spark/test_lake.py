@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,8 @@ import pytest
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import NOTHING, Commit
-from django_pgqueue.spark.lake.durable import create_json
-from django_pgqueue.spark.lake.placing import place
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.tables import HORIZON
 from django_pgqueue.spark.lake.writing import Writing
 
 DAY = "day=2026-03-14"
@@ -25,51 +27,44 @@ DAY = "day=2026-03-14"
 def write(writing: Writing, rows: int, table: str = "archive", partition: str = DAY) -> Any:
     path = writing.stage(table, partition)
     columns = schema.arrow_schema(table)
-    pq.write_table(pa.Table.from_pylist([{"id": n} for n in range(rows)], columns), path)
+    pq.write_table(pa.Table.from_pylist([{columns.names[1]: None}] * rows, columns), path)
     return writing.staged(path)
 
 
-def commit(lake: ParquetLake, rows: int, **options: Any) -> None:
+def commit(lake: Lake, rows: int, **options: Any) -> None:
     with lake.writing() as writing:
-        writing.commit("test", [write(writing, rows)], **options)
+        writing.commit("archive", "test", [write(writing, rows)], **options)
 
 
-def rows(lake: ParquetLake, table: str = "archive") -> int:
-    return sum(pq.read_metadata(path).num_rows for path in lake.files(table))
+def rows(lake: Lake, table: str = "archive") -> int:
+    return sum(pq.read_metadata(path).num_rows for path in lake.paths(table))
 
 
-def late_run(lake: ParquetLake, newest: Commit = NOTHING) -> Writing:
-    """A run that looked at the lake when this was the newest commit."""
-
-    class Late(ParquetLake):
-        head = newest
-
-    run = Writing(Late(lake.path))
-    run.folder.mkdir()
-    return run
+@pytest.fixture
+def made(lake: Path) -> Lake:
+    return Lake.open(lake, create=True)
 
 
-def test_committed_files_are_in_the_lake(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_committed_files_are_in_the_lake(made: Lake) -> None:
+    commit(made, 3, transaction=(HORIZON, 7), state={"exported_at": "now"})
 
-    commit(made, 3, state={"exported_xid": 7})
-
-    assert made.files("archive") == [lake / "archive" / DAY / "00000001-0.parquet"]
-    assert made.state == {"exported_xid": 7, "rows": {"archive": {"2026-03-14": 3}}}
-    assert ParquetLake.open(lake).head.rows == 3
-
-
-def test_the_newest_commit_carries_all_of_the_state(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
-    commit(made, 3, state={"exported_xid": 7})
-
-    commit(made, 2, state={"rolled_up": 1})
-
-    assert made.state == {"exported_xid": 7, "rolled_up": 1, "rows": {"archive": {"2026-03-14": 5}}}
+    [file] = made.files("archive")
+    assert made.path / file.path == next(made.path.glob(f"archive/{DAY}/*.parquet"))
+    assert (file.rows, file.day) == (3, date(2026, 3, 14))
+    assert (made.exported(), made.state) == (7, {"exported_at": "now"})
+    assert made.rows == {"archive": {"2026-03-14": 3}}
 
 
-def test_files_that_are_not_committed_are_not_in_the_lake_and_are_removed(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_the_newest_state_is_found_behind_other_versions(made: Lake) -> None:
+    commit(made, 1, state={"n": 1})
+    for _ in range(25):
+        with made.writing() as writing:
+            writing.commit("archive", "other")
+
+    assert made.state == {"n": 1}
+
+
+def test_files_that_are_not_committed_are_not_in_the_lake_and_are_removed(made: Lake) -> None:
     with made.writing() as writing:
         write(writing, 3)
     left = made.staging / "of-a-killed-run"
@@ -82,141 +77,89 @@ def test_files_that_are_not_committed_are_not_in_the_lake_and_are_removed(lake: 
     assert list(made.staging.iterdir()) == []
 
 
-def test_a_run_killed_between_its_commit_and_the_moves_is_finished_by_the_next(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+KILLED = """
+import os, sys
+from deltalake import DeltaTable
+from django_pgqueue.spark.lake import Lake
+from tests.spark.test_lake import commit
+
+def die(*_, **__):
+    if sys.argv[2] == "after":
+        real(*_, **__)
+    os.kill(os.getpid(), 9)
+
+real, DeltaTable.create_write_transaction = DeltaTable.create_write_transaction, die
+made = Lake.open(sys.argv[1])
+commit(made, 3)
+"""
+
+
+@pytest.mark.parametrize(("moment", "more"), [("before", 0), ("after", 3)])
+def test_a_run_that_is_killed_around_its_commit_leaves_all_or_nothing(made: Lake, moment: str, more: int) -> None:
     commit(made, 5)
-    commit_and_die(made, 3, replace=[("archive", DAY)])
-    assert len(list((lake / "archive" / DAY).glob("*"))) == 1
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(made.path), moment], env={**os.environ})
+    assert killed.returncode == -signal.SIGKILL
+    assert rows(made) == 5 + more
+    assert len(list((made.path / "archive" / DAY).glob("*"))) == 2, "placed, and not yet known or known"
 
     commit(made, 1)
 
-    assert rows(made) == 3 + 1
-    assert made.state["rows"] == {"archive": {"2026-03-14": 4}}
+    assert rows(made) == 6 + more
+    assert len(list((made.path / "archive" / DAY).glob("*"))) == len(made.files("archive"))
+    assert list(made.staging.iterdir()) == []
 
 
-def test_a_reader_sees_a_commit_whose_files_are_not_moved_yet(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
-    commit(made, 5)
-    commit_and_die(made, 3, replace=[("archive", DAY)])
-
-    assert rows(ParquetLake.open(lake)) == 3
+def test_only_one_run_writes_at_a_time(made: Lake) -> None:
+    with made.writing(), pytest.raises(PipelineError, match=rf"is being written by another run \(pid {os.getpid()}\)"):
+        commit(made, 1)
 
 
-def commit_and_die(lake: ParquetLake, count: int, **options: Any) -> None:
-    """Leave what a process leaves that dies right after its commit: no file is moved, none is removed."""
-    before = {path: path.read_bytes() for path in lake.files("archive")}
-    commit(lake, count, **options)
-    for file in lake.head.files:
-        (lake.path / file.staged).parent.mkdir(parents=True)
-        (lake.path / file.path).rename(lake.path / file.staged)
-    for path, content in before.items():
-        path.write_bytes(content)
-
-
-def test_finishing_a_commit_again_changes_nothing(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
-    commit(made, 5)
-    before = made.files("archive")
-
-    place(made, made.head)
-
-    assert made.files("archive") == before
-
-
-def test_a_partition_can_be_replaced(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
-    commit(made, 5)
-    with made.writing() as writing:
-        other = write(writing, 2, partition="day=2026-03-15")
-        writing.commit("test", [write(writing, 3), other], replace=[("archive", DAY)])
-
-    assert [path.name for path in made.files("archive")] == ["00000002-0.parquet", "00000002-1.parquet"]
-    assert made.state["rows"] == {"archive": {"2026-03-14": 3, "2026-03-15": 2}}
-
-
-def test_two_runs_cannot_write_at_the_same_time(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
-
-    with made.writing(), pytest.raises(PipelineError, match="written by another run"), ParquetLake.open(lake).writing():
-        pass
-
-
-def test_a_run_that_lost_its_lock_cannot_commit_over_another_one(lake: Path) -> None:
-    """Where flock does not hold, on some network file systems, the name of the commit decides."""
-    made = ParquetLake.open(lake, create=True)
-    slow, quick = late_run(made), late_run(made)
+def test_of_two_runs_on_two_machines_one_commits_an_export(made: Lake) -> None:
+    """The lock is of one machine. The version that a run has read decides everywhere."""
+    slow, quick = Writing(made), Writing(made)
+    for run in (slow, quick):
+        run.table("archive")
     staged = write(slow, 3)
-    quick.commit("test", [write(quick, 1)])
+    quick.commit("archive", "export", [write(quick, 1)], transaction=(HORIZON, 5))
 
-    with pytest.raises(PipelineError, match="committed"):
-        slow.commit("test", [staged])
+    with pytest.raises(PipelineError, match="Another run committed"):
+        slow.commit("archive", "export", [staged], transaction=(HORIZON, 5))
+
     assert rows(made) == 1
+    commit(made, 1)
+    assert len(list((made.path / "archive" / DAY).glob("*"))) == 2, "what was refused is removed"
 
 
-def test_of_two_runs_that_decide_on_the_same_commit_one_fails(lake: Path) -> None:
-    """Neither has placed its files when the other looks: the link to the name of the prepared commit decides."""
-    made = ParquetLake.open(lake, create=True)
-    late, other = late_run(made), Commit(1, "test", "2026-03-14T00:00:00+00:00")
-    staged = write(late, 3)
-    create_json(made.prepared_path(1), other.as_json(), made.control / ".commit-other")
-
-    with pytest.raises(PipelineError, match="Another run committed"):
-        late.commit("test", [staged])
-
-    assert made.commit(1) == other
-    assert not list(made.control.glob(".commit-*"))
-
-
-def test_files_that_stay_in_a_replaced_partition_are_never_away(lake: Path) -> None:
-    """They are linked to the folder that takes the place of theirs, and not moved: a run may fail before it decides."""
-    made = ParquetLake.open(lake, create=True)
-    commit(made, 5)
-    commit(made, 3)
-    [stays, goes], seen = made.files("archive"), made.head
-    with made.writing() as writing:
-        writing.commit("test")
-    late = late_run(made, seen)
-    staged = write(late, 2)
-
-    with pytest.raises(PipelineError, match="Another run committed"):
-        late.commit("test", [staged], replace=[("archive", DAY)], keep={stays.relative_to(lake).as_posix()})
-
-    assert made.files("archive") == [stays, goes]
-
-
-def test_a_file_that_is_not_whole_is_not_committed(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_a_file_that_is_not_whole_is_not_committed(made: Lake) -> None:
     with made.writing() as writing:
         staged = write(writing, 100)
         staged.path.write_bytes(staged.path.read_bytes()[:-10])
         with pytest.raises(PipelineError, match="should have"):
-            writing.commit("test", [staged])
+            writing.commit("archive", "test", [staged])
         with pytest.raises(PipelineError, match="not written whole"):
             writing.staged(staged.path)
-    assert made.head.number == 0
+    assert made.files("archive") == []
 
 
-def test_days_select_files(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_days_select_files(made: Lake) -> None:
     commit(made, 1)
     with made.writing() as writing:
-        writing.commit("test", [write(writing, 1, "metrics", "grain=hour/day=2026-03-15")])
+        writing.commit("metrics", "test", [write(writing, 1, "metrics", "grain=hour/day=2026-03-15")])
 
     assert made.files("archive", [date(2026, 3, 15)]) == []
     assert len(made.files("archive", [date(2026, 3, 14)])) == 1
-    assert len(made.files("metrics", [date(2026, 3, 15)])) == 1
-    assert made.partitions("metrics") == ["grain=hour/day=2026-03-15"]
+    [file] = made.files("metrics", [date(2026, 3, 15)])
+    assert file.partition == "grain=hour/day=2026-03-15"
 
 
 @pytest.mark.parametrize("column", ["xid", "started_at"])
-def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: Path, column: str) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, made: Lake, column: str) -> None:
     commit(made, 1)
     with made.writing() as writing:
         path = writing.stage("archive", DAY)
         old = schema.arrow_schema("archive").remove(schema.arrow_schema("archive").get_field_index(column))
         pq.write_table(pa.Table.from_pylist([{"id": 7}], old), path)
-        writing.commit("test", [writing.staged(path)])
+        writing.commit("archive", "test", [writing.staged(path)])
 
     read = made.read(spark, "archive").filter("id = 7").toArrow().to_pylist()
 
@@ -225,56 +168,67 @@ def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, lake: 
     assert made.read(spark, "archive").count() == 2
 
 
-def test_spark_reads_a_table_that_has_no_files(spark: Any, lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_a_table_of_an_earlier_version_gets_its_newer_columns(made: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(made, 2)
+    later = [*schema.TABLES["archive"], schema.Column("mood", schema.TEXT)]
+    monkeypatch.setitem(schema.TABLES, "archive", later)
 
+    commit(made, 3)
+
+    assert made.delta("archive").to_pyarrow_table().column("mood").null_count == 5
+
+
+def test_spark_reads_a_table_that_has_no_files(spark: Any, made: Lake) -> None:
     for table in schema.TABLES:
         frame = made.read(spark, table)
         assert frame.count() == 0
         assert frame.columns == [*schema.arrow_schema(table).names, "day"]
 
 
-def test_a_lake_of_a_newer_version_is_refused(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+@pytest.mark.parametrize("found", [1, 3])
+def test_a_lake_of_another_version_is_refused(made: Lake, found: int) -> None:
     described = json.loads((made.control / "lake.json").read_text())
-    (made.control / "lake.json").write_text(json.dumps(described | {"format": schema.FORMAT + 1, "later": 1}))
+    (made.control / "lake.json").write_text(json.dumps(described | {"format": found, "later": 1}))
 
-    with pytest.raises(PipelineError, match="format 2, this version knows 1"):
-        ParquetLake.open(lake)
+    with pytest.raises(PipelineError, match=f"format {found}, this version knows 2"):
+        Lake.open(made.path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}'])
-def test_a_damaged_description_is_one_clear_line(lake: Path, content: str) -> None:
-    made = ParquetLake.open(lake, create=True)
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}'])
+def test_a_damaged_description_is_one_clear_line(made: Lake, content: str) -> None:
     (made.control / "lake.json").write_text(content)
 
     with pytest.raises(PipelineError, match=r"lake\.json cannot be read"):
-        ParquetLake.open(lake)
+        Lake.open(made.path)
 
 
-def test_a_damaged_commit_is_one_clear_line(lake: Path) -> None:
-    made = ParquetLake.open(lake, create=True)
+def test_a_damaged_log_is_one_clear_line(made: Lake) -> None:
     commit(made, 1)
-    made.commit_path(1).write_text("{}")
+    (made.path / "archive" / "_delta_log" / f"{1:020}.json").write_text("{")
 
-    with pytest.raises(PipelineError, match=r"00000001\.json cannot be read"):
-        made.head  # noqa: B018
+    with pytest.raises(PipelineError, match=r"cannot be read .* restore it from a backup") as raised:
+        made.files("archive")
+    assert "\n" not in str(raised.value)
 
 
 def test_a_lake_is_not_made_where_its_parent_is_missing_or_other_files_are(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="does not exist"):
-        ParquetLake.open(tmp_path / "no" / "lake", create=True)
+        Lake.open(tmp_path / "no" / "lake", create=True)
     (tmp_path / "photo.jpg").touch()
     with pytest.raises(PipelineError, match="holds other files"):
-        ParquetLake.open(tmp_path, create=True)
+        Lake.open(tmp_path, create=True)
+    (tmp_path / "lake" / "archive").mkdir(parents=True)
+    (tmp_path / "lake" / "archive" / "1.parquet").touch()
+    with pytest.raises(PipelineError, match="belong to no lake"):
+        Lake.open(tmp_path / "lake", create=True)
     with pytest.raises(PipelineError, match="There is no lake"):
-        ParquetLake.open(tmp_path / "nothing")
+        Lake.open(tmp_path / "nothing")
     with pytest.raises(PipelineError, match="object stores"):
-        ParquetLake.open("s3://bucket/lake", create=True)
+        Lake.open("s3://bucket/lake", create=True)
 
 
-def test_a_lake_whose_making_was_killed_is_made_again(lake: Path) -> None:
-    (lake / "_pgqueue" / "commits").mkdir(parents=True)
-    (lake / "_pgqueue" / ".lake-1234").touch()
+def test_a_lake_whose_making_was_killed_is_made_again(made: Lake) -> None:
+    (made.control / "lake.json").unlink()
+    (made.control / ".lake-1234").touch()
 
-    assert ParquetLake.open(lake, create=True).head.number == 0
+    assert Lake.open(made.path, create=True).files("archive") == []

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from deltalake import DeltaTable
 
 from django_pgqueue.spark import schema
+from django_pgqueue.spark.lake import Lake
 from tests.support.markdown import DOCS, blocks, page
 from tests.support.paths import REPOSITORY
 
@@ -32,11 +34,12 @@ def folder(tmp_path: Path) -> Path:
              "dequeue_at": due, "leased_at": due + timedelta(seconds=n)}
             for n in range(10)
         ]  # fmt: skip
-        for table in ("archive", "dead_letter"):
-            path = tmp_path / table / f"day={day}"
-            path.mkdir(parents=True)
-            pq.write_table(pa.Table.from_pylist(rows, schema.arrow_schema(table)), path / "1.parquet")
-    return tmp_path
+        with Lake.open(tmp_path / "lake", create=True).writing() as writing:
+            for table in ("archive", "dead_letter"):
+                path = writing.stage(table, f"day={day}")
+                pq.write_table(pa.Table.from_pylist(rows, schema.arrow_schema(table)), path)
+                writing.commit(table, "test", [writing.staged(path)])
+    return tmp_path / "lake"
 
 
 def test_the_examples_of_the_page_run(folder: Path) -> None:
@@ -50,11 +53,6 @@ def test_the_page_has_each_table_with_columns_that_exist() -> None:
     assert set(keys) == set(schema.TABLES)
     for table, key in keys.items():
         assert set(re.findall(r"`(\w+)`", key)) <= {*schema.arrow_schema(table).names, "grain"}
-    hive = re.search(r"CREATE EXTERNAL TABLE archive \((.*?)\)\n", page(PAGE), re.DOTALL)
-    kinds = {"string": "STRING", "int64": "BIGINT", "timestamp[us, tz=UTC]": "TIMESTAMP"}
-    for column in hive[1].replace("\n", " ").split(","):
-        name, kind = column.split()
-        assert kinds[str(schema.arrow_schema("archive").field(name).type)] == kind
 
 
 def test_the_project_for_dbt_names_tables_and_columns_that_exist() -> None:
@@ -67,10 +65,13 @@ def test_the_project_for_dbt_names_tables_and_columns_that_exist() -> None:
 
 def test_the_model_of_the_project_counts_messages_and_measures_their_wait(folder: Path) -> None:
     [source] = yaml.safe_load((PROJECT / "models" / "lake.yml").read_text())["sources"]
-    location = source["config"]["meta"]["external_location"].replace("{{ env_var('LAKE') }}", str(folder))
+    [archive] = [table for table in source["tables"] if table["name"] == "archive"]
+    where = archive["config"]["meta"]["delta_table_path"].replace("{{ env_var('LAKE') }}", str(folder))
     model = (PROJECT / "models" / "channel_day.sql").read_text()
-    sql = re.sub(r"\{\{ source\('lake', '(\w+)'\) \}\}", lambda match: location.format(name=match[1]), model)
-    rows = duckdb.sql(sql).fetchall()
+    sql = re.sub(r"\{\{ source\('lake', '(\w+)'\) \}\}", r"\1", model)
+    with duckdb.connect() as connection:
+        connection.register("archive", DeltaTable(where).to_pyarrow_dataset())
+        rows = connection.sql(sql).fetchall()
 
     assert Counter(
         (str(day), channel, settled, completed) for day, _, channel, settled, completed, _ in rows

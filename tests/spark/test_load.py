@@ -12,7 +12,7 @@ import pytest
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.load.metrics import COLUMNS, Loaded, load_metrics
 from django_pgqueue.spark.source import Source
 from tests.spark.truth import by_key, lake_metrics
@@ -39,11 +39,12 @@ def make_metrics(lake: Path, day: str, rows: int = 1, grain: str = "hour", **val
     level = "queue" if values.get("channel", "") is None else "handler" if "handler" in values else "channel"
     made = [row | {"level": level, "channel": f"tenant {n}"} | values for n in range(rows)]
     table = pa.Table.from_pylist(made, schema=wanted)
-    opened = ParquetLake.open(lake, create=True)
+    opened = Lake.open(lake, create=True)
     with opened.writing() as writing:
         partition = f"grain={grain}/day={day}"
         pq.write_table(table.drop_columns("grain"), path := writing.stage("metrics", partition))
-        writing.commit("rollup", [writing.staged(path)], replace=[("metrics", partition)])
+        replaced = [file for file in opened.files("metrics") if file.partition == partition]
+        writing.commit("metrics", "rollup", [writing.staged(path)], replaced)
 
 
 def loaded_metrics(database: Database) -> dict[Any, Any]:
@@ -54,7 +55,7 @@ def test_the_table_holds_what_the_lake_holds(source: Source, database: Database,
     make_metrics(lake, "2026-03-14", 3, queue=NASTY, handler=NASTY, dead_by_reason=[(NASTY, 7)], wait_p50_seconds=0.1)
     make_metrics(lake, "2026-03-15", grain="day", channel=None)
 
-    assert load_metrics(source, ParquetLake.open(lake), now=NOW) == Loaded(days=2, rows=4)
+    assert load_metrics(source, Lake.open(lake), now=NOW) == Loaded(days=2, rows=4)
 
     assert loaded_metrics(database) == lake_metrics(lake)
 
@@ -62,23 +63,23 @@ def test_the_table_holds_what_the_lake_holds(source: Source, database: Database,
 def test_only_days_that_changed_are_loaded_again(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", 3)
     make_metrics(lake, "2026-03-15", 2)
-    load_metrics(source, ParquetLake.open(lake), now=NOW)
+    load_metrics(source, Lake.open(lake), now=NOW)
     make_metrics(lake, "2026-03-14", 1)
 
-    assert load_metrics(source, ParquetLake.open(lake), now=NOW) == Loaded(days=1, rows=1)
-    assert load_metrics(source, ParquetLake.open(lake), now=NOW) == Loaded()
+    assert load_metrics(source, Lake.open(lake), now=NOW) == Loaded(days=1, rows=1)
+    assert load_metrics(source, Lake.open(lake), now=NOW) == Loaded()
     assert loaded_metrics(database) == lake_metrics(lake)
-    assert load_metrics(source, ParquetLake.open(lake), everything=True, now=NOW) == Loaded(days=2, rows=3)
+    assert load_metrics(source, Lake.open(lake), everything=True, now=NOW) == Loaded(days=2, rows=3)
     assert loaded_metrics(database) == lake_metrics(lake)
 
 
 def test_a_grain_that_is_asked_for_later_is_loaded_whole(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", 3)
     make_metrics(lake, "2026-03-14", 5, grain="minute")
-    load_metrics(source, ParquetLake.open(lake), now=NOW)
+    load_metrics(source, Lake.open(lake), now=NOW)
     assert len(loaded_metrics(database)) == 3
 
-    load_metrics(source, ParquetLake.open(lake), ["minute", "hour"], now=NOW)
+    load_metrics(source, Lake.open(lake), ["minute", "hour"], now=NOW)
 
     assert loaded_metrics(database) == lake_metrics(lake)
 
@@ -86,9 +87,9 @@ def test_a_grain_that_is_asked_for_later_is_loaded_whole(source: Source, databas
 def test_old_metrics_go_from_the_database_and_stay_in_the_lake(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", 3)
     make_metrics(lake, "2026-03-18", 2)
-    load_metrics(source, ParquetLake.open(lake), now=NOW)
+    load_metrics(source, Lake.open(lake), now=NOW)
 
-    loaded = load_metrics(source, ParquetLake.open(lake), keep=timedelta(days=3), everything=True, now=NOW)
+    loaded = load_metrics(source, Lake.open(lake), keep=timedelta(days=3), everything=True, now=NOW)
 
     assert loaded == Loaded(days=1, rows=2, expired=3)
     assert {key[1].day for key in loaded_metrics(database)} == {18}
@@ -97,12 +98,12 @@ def test_old_metrics_go_from_the_database_and_stay_in_the_lake(source: Source, d
 
 def test_a_column_that_an_older_file_does_not_have_is_null(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", total_max_seconds=2.0)
-    opened = ParquetLake.open(lake)
+    opened = Lake.open(lake)
     with opened.writing() as writing:
-        [file] = opened.files("metrics")
+        [file] = opened.paths("metrics")
         path = writing.stage("metrics", "grain=hour/day=2026-03-14")
         pq.write_table(pq.read_table(file, partitioning=None).drop_columns("total_max_seconds"), path)
-        writing.commit("rollup", [writing.staged(path)], replace=[("metrics", "grain=hour/day=2026-03-14")])
+        writing.commit("metrics", "rollup", [writing.staged(path)], opened.files("metrics"))
 
     assert load_metrics(source, opened, ["hour"], now=NOW).rows == 1
 
@@ -113,18 +114,17 @@ def test_a_column_that_an_older_file_does_not_have_is_null(source: Source, datab
 
 def test_a_day_that_cannot_be_read_stays_as_it_was_loaded(source: Source, database: Database, lake: Path) -> None:
     make_metrics(lake, "2026-03-14", 3)
-    load_metrics(source, ParquetLake.open(lake), now=NOW)
+    load_metrics(source, Lake.open(lake), now=NOW)
     before = loaded_metrics(database)
     make_metrics(lake, "2026-03-14", 5)
-    [path] = lake.glob("metrics/**/*.parquet")
+    [path] = Lake.open(lake).paths("metrics")
     path.write_bytes(path.read_bytes()[:-20])
 
     with pytest.raises(PipelineError, match=path.name):
-        load_metrics(source, ParquetLake.open(lake), now=NOW)
+        load_metrics(source, Lake.open(lake), now=NOW)
 
     assert loaded_metrics(database) == before
-    assert "loaded" in ParquetLake.open(lake).state
-    assert ParquetLake.open(lake).state["loaded"]["hour"] < ParquetLake.open(lake).head.number
+    assert Lake.open(lake).note("loaded")["hour"] < Lake.open(lake).delta("metrics").version()
 
 
 def test_a_database_without_the_table_is_one_clear_line(source: Source, database: Database, lake: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_database_without_the_table_is_one_clear_line(source: Source, database
     database.execute("ALTER TABLE pgqueue_queue_metric RENAME TO moved")
     try:
         with pytest.raises(PipelineError, match='"pgqueue_queue_metric" does not exist') as raised:
-            load_metrics(source, ParquetLake.open(lake), now=NOW)
+            load_metrics(source, Lake.open(lake), now=NOW)
     finally:
         database.execute("ALTER TABLE moved RENAME TO pgqueue_queue_metric")
     assert "\n" not in str(raised.value)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import rollup
 from tests.spark.rolling import SLA, fill_mixed
@@ -60,7 +60,7 @@ def answers(
 ) -> dict[str, Any]:
     fill_mixed(database)
     export(source, lake)
-    rollup(spark, ParquetLake.open(lake), SLA)
+    rollup(spark, Lake.open(lake), SLA)
     monkeypatch.setenv("PGQUEUE_LAKE", str(lake))
     return run_cells()
 
@@ -111,7 +111,7 @@ def test_a_day_without_a_message_makes_no_cell_fail(
     fill_archive(database, 1)
     fill_dead_letters(database, 1, DAY + timedelta(days=2))
     export(source, lake)
-    rollup(spark, ParquetLake.open(lake))
+    rollup(spark, Lake.open(lake))
     monkeypatch.setenv("PGQUEUE_LAKE", str(lake))
 
     answers = run_cells()

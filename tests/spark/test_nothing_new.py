@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_load import make_metrics
@@ -33,16 +33,16 @@ def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def rolled_up(source: Source, database: Database, lake: Path) -> ParquetLake:
+def rolled_up(source: Source, database: Database, lake: Path) -> Lake:
     """A lake whose rows are all in its metrics, as far as its state says."""
     fill_archive(database, 100)
     fill_dead_letters(database, 10)
     export(source, lake)
     today = database.execute("SELECT (now() AT TIME ZONE 'UTC')::date::text").fetchone()[0]
     make_metrics(lake, today, enqueued=12, completed=12)
-    opened = ParquetLake.open(lake)
+    opened = Lake.open(lake)
     with opened.writing() as writing:
-        writing.commit("rollup", state={"rolled_up": opened.head.number})
+        writing.commit("metrics", "rollup", state={"rolled_up": opened.versions})
     return opened
 
 
@@ -58,7 +58,7 @@ def run_without_spark(*arguments: str) -> str:
     return "\n".join(said)
 
 
-def test_an_export_decides_it_before_spark_even_on_a_cluster(dsn: str, rolled_up: ParquetLake) -> None:
+def test_an_export_decides_it_before_spark_even_on_a_cluster(dsn: str, rolled_up: Lake) -> None:
     ran = run_without_spark("export", "--lake", str(rolled_up.path), "--source", dsn, "--master", "local[1]")
 
     assert "nothing is new" in ran
@@ -72,10 +72,10 @@ def test_an_export_of_many_small_days_needs_no_spark(dsn: str, database: Databas
     ran = run_without_spark("export", "--lake", str(lake), "--source", dsn)
 
     assert "Exported 200 archived messages" in ran
-    assert len(ParquetLake.open(lake).partitions("archive")) == 20
+    assert len(Lake.open(lake).rows["archive"]) == 20
 
 
-def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: ParquetLake) -> None:
+def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: Lake) -> None:
     ran = run_without_spark("rollup", "--lake", str(rolled_up.path))
 
     assert ran == NOTHING
@@ -91,22 +91,22 @@ def test_a_rollup_of_few_messages_needs_no_spark(source: Source, database: Datab
 
 
 def test_a_rollup_with_a_source_makes_the_forecast_without_spark_and_once(
-    dsn: str, database: Database, rolled_up: ParquetLake
+    dsn: str, database: Database, rolled_up: Lake
 ) -> None:
     rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
 
     first = run_without_spark(*rollup)
-    head = rolled_up.head.number
+    versions = rolled_up.versions
     second = run_without_spark(*rollup)
 
     assert "Forecast: 24 rows." in first
     assert "Loaded into the database: 1 days, 1 rows" in first
     assert forecasts(database) == [("tenant 0", 24)]
-    if rolled_up.head.number == head:  # the hour did not end in between
+    if rolled_up.versions == versions:  # the hour did not end in between
         assert second == NOTHING
 
 
-def test_messages_that_wait_are_news_for_the_forecast(dsn: str, database: Database, rolled_up: ParquetLake) -> None:
+def test_messages_that_wait_are_news_for_the_forecast(dsn: str, database: Database, rolled_up: Lake) -> None:
     rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
     run_without_spark(*rollup)
     database.execute("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'shop.confirm' FROM pgqueue_channel")
@@ -115,9 +115,7 @@ def test_messages_that_wait_are_news_for_the_forecast(dsn: str, database: Databa
     assert forecasts(database) == [("default", 24), ("tenant 0", 24)]
 
 
-def test_a_forecast_that_the_database_lost_is_loaded_again(
-    dsn: str, database: Database, rolled_up: ParquetLake
-) -> None:
+def test_a_forecast_that_the_database_lost_is_loaded_again(dsn: str, database: Database, rolled_up: Lake) -> None:
     rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
     run_without_spark(*rollup)
     database.execute("DELETE FROM pgqueue_backlog_forecast")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.writing import lake_lock
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.writing import lake_lock, vacuum
 from django_pgqueue.spark.publish.job import LOCK
 from django_pgqueue.spark.publish.store_errors import StoreAddress
 from django_pgqueue.spark.source import Source
 from tests.spark.object_store import BUCKET, KEY, SECRET, ObjectStore
-from tests.spark.published import check_copy, ids_by_commit, ids_in_folder, merge_all, publish
+from tests.spark.published import check_copy, ids_of, merge_all, publish
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.test_compact import NEXT_DAY, add
+from tests.spark.test_export import ids
 from tests.support.sessions import Session as Database
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
@@ -28,10 +28,10 @@ WRONG_KEY = b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Er
 
 
 def test_the_copy_has_what_the_lake_has_and_nothing_is_uploaded_again(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert publish(made, store, prefix) == 0
-    assert "has commit 4: uploaded 4 files" in capsys.readouterr().out
+    assert "has the lake: uploaded 4 files" in capsys.readouterr().out
     check_copy(made, store, prefix, tmp_path / "copy")
 
     writes: list[str] = []
@@ -54,20 +54,31 @@ def test_exports_rollups_and_compactions_between_two_publications(
         fill_dead_letters(database, 5)
         export(source, lake)
         assert main(["rollup", "--lake", str(lake)]) == 0
-        made = ParquetLake.open(lake)
+        made = Lake.open(lake)
         if n == 1:
             merge_all(made)
         assert publish(made, store, prefix) == 0
         check_copy(made, store, prefix, tmp_path / f"copy-{n}")
     files, root = store.files(), f"{BUCKET}/{prefix}"
-    ids = pq.read_table(lake / "archive")["id"].to_pylist()
-    assert ids_by_commit(files, root) == sorted(ids)
-    assert ids_in_folder(files, root) == dict.fromkeys(ids, 1)
-    assert pq.read_table(f"{root}/metrics", filesystem=files).equals(pq.read_table(lake / "metrics"))
+    assert ids_of(files, root) == sorted(ids(lake))
+
+
+def test_files_that_the_lake_has_deleted_are_deleted_in_the_copy(
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path
+) -> None:
+    publish(made, store, prefix)
+    merge_all(made)
+    vacuum(made, "archive", 0)
+
+    assert publish(made, store, prefix) == 0
+
+    data = [path for path in store.content(prefix) if path.startswith("archive/day=")]
+    assert len(data) == 2
+    check_copy(made, store, prefix, tmp_path / "copy")
 
 
 def test_a_dry_run_says_it_and_writes_nothing(
-    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert publish(made, store, prefix, "--dry-run") == 0
     assert "Would upload 4 files" in capsys.readouterr().out
@@ -80,16 +91,16 @@ def test_a_dry_run_says_it_and_writes_nothing(
     assert publish(made, store, prefix, "--dry-run") == 0
 
     assert "Would upload 1 files" in (said := capsys.readouterr().out)
-    assert "delete 3, and replace 1 days." in said
+    assert "delete 0." in said, "files of earlier versions stay as long as the lake has them"
     assert store.content(prefix) == before
 
 
 @pytest.mark.parametrize(("check", "repaired"), [("size", False), ("new", False), ("all", True)])
 def test_the_full_check_finds_a_damaged_copy_and_uploads_it_again(
-    made: ParquetLake, store: ObjectStore, prefix: str, check: str, repaired: bool
+    made: Lake, store: ObjectStore, prefix: str, check: str, repaired: bool
 ) -> None:
     publish(made, store, prefix)
-    path = made.files("archive")[1]
+    path = made.paths("archive")[1]
     there = path.relative_to(made.path).as_posix()
     with store.files().open_output_stream(f"{BUCKET}/{prefix}/{there}") as stream:
         stream.write(bytes(path.stat().st_size))
@@ -99,11 +110,9 @@ def test_the_full_check_finds_a_damaged_copy_and_uploads_it_again(
     assert (store.content(prefix)[there] == path.read_bytes()) == repaired
 
 
-def test_a_copy_of_another_size_is_uploaded_again(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
-) -> None:
+def test_a_copy_of_another_size_is_uploaded_again(made: Lake, store: ObjectStore, prefix: str, tmp_path: Path) -> None:
     publish(made, store, prefix)
-    there = made.files("archive")[1].relative_to(made.path).as_posix()
+    there = made.paths("archive")[1].relative_to(made.path).as_posix()
     with store.files().open_output_stream(f"{BUCKET}/{prefix}/{there}") as stream:
         stream.write(b"PAR1")
     assert publish(made, store, prefix) == 0
@@ -111,24 +120,26 @@ def test_a_copy_of_another_size_is_uploaded_again(
 
 
 def test_a_file_that_arrives_damaged_is_noticed(
-    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    name = made.paths("archive")[2].name
+
     def damage(environ: dict[str, Any]) -> None:
-        if environ["PATH_INFO"].endswith("00000003-0.parquet"):
+        if environ["PATH_INFO"].endswith(name):
             store.after = None
             store.damage(environ["PATH_INFO"])
 
     store.after = damage
     assert publish(made, store, prefix) == 1
-    assert "00000003-0.parquet is not what was uploaded (SHA-256 differs): run it again." in capsys.readouterr().err
+    assert f"{name} is not what was uploaded (SHA-256 differs): run it again." in capsys.readouterr().err
     assert publish(made, store, prefix) == 0
 
 
 def test_a_target_of_another_lake_or_of_other_files_is_refused(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(made, store, prefix)
-    other = ParquetLake.open(tmp_path / "other", create=True)
+    other = Lake.open(tmp_path / "other", create=True)
     add(other, range(5))
     before = store.content(prefix)
     for options in ((), ("--dry-run",)):
@@ -142,24 +153,24 @@ def test_a_target_of_another_lake_or_of_other_files_is_refused(
 
 
 def test_an_old_copy_of_the_lake_is_refused(
-    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(made, store, prefix)
     before = store.content(prefix)
-    path = made.commit_path(made.head.number)
+    path = sorted(made.path.glob("archive/_delta_log/*.json"))[-1]
     text = path.read_text()
     path.unlink()
     assert publish(made, store, prefix) == 1
-    path.write_text(json.dumps(json.loads(text) | {"at": "2026-01-01T00:00:00+00:00"}))
+    path.write_text(text.replace('"size":', '"size": '))
     assert publish(made, store, prefix) == 1
     assert capsys.readouterr().err.count("restored from a backup, or is an old copy") == 2
     assert store.content(prefix) == before
 
 
 def test_a_lake_whose_file_is_missing_or_damaged_is_refused(
-    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    last, first = made.files("archive")[-1], made.files("archive")[0]
+    first = made.paths("archive")[0]
     content = first.read_bytes()
     first.write_bytes(bytes(len(content)))
     assert publish(made, store, prefix) == 1
@@ -167,26 +178,11 @@ def test_a_lake_whose_file_is_missing_or_damaged_is_refused(
     first.unlink()
     assert publish(made, store, prefix) == 1
     assert f"{first} is missing" in capsys.readouterr().err
-    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == []
-
-    assert publish(made, store, prefix, "--since", "2026-03-15") == 0
-    assert last.relative_to(made.path).as_posix() in store.content(prefix)
-
-
-def test_days_before_since_stay_in_the_copy(made: ParquetLake, store: ObjectStore, prefix: str) -> None:
-    publish(made, store, prefix)
-    merge_all(made)
-    made.files("archive")[0].unlink()
-    add(made, range(40, 50), NEXT_DAY)
-
-    assert publish(made, store, prefix, "--since", "2026-03-15") == 0
-
-    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == list(range(50))
-    assert ids_in_folder(store.files(), f"{BUCKET}/{prefix}") == dict.fromkeys(range(50), 1)
+    assert ids_of(store.files(), f"{BUCKET}/{prefix}") == []
 
 
 def test_two_publications_at_once_are_refused_and_an_export_is_not_held_up(
-    made: ParquetLake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with lake_lock(made, LOCK):
         assert publish(made, store, prefix) == 1
@@ -196,7 +192,7 @@ def test_two_publications_at_once_are_refused_and_an_export_is_not_held_up(
 
 
 def test_a_compaction_while_files_are_uploaded_does_no_harm(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path
 ) -> None:
     # More files than are uploaded at a time.
     for n in range(40, 60):
@@ -209,8 +205,8 @@ def test_a_compaction_while_files_are_uploaded_does_no_harm(
 
     store.before = compact_once
     assert publish(made, store, prefix) == 0
-    assert made.head.number == 25
-    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") == list(range(60))
+    assert made.delta("archive").version() == 25
+    assert ids_of(store.files(), f"{BUCKET}/{prefix}") == list(range(60))
     assert publish(made, store, prefix) == 0
     check_copy(made, store, prefix, tmp_path / "copy")
 
@@ -230,7 +226,7 @@ def test_a_compaction_while_files_are_uploaded_does_no_harm(
     ],
 )
 def test_an_error_of_the_store_is_one_sentence_without_credentials(
-    made: ParquetLake,
+    made: Lake,
     store: ObjectStore,
     prefix: str,
     to: str | None,
@@ -254,7 +250,7 @@ def test_a_text_of_the_store_that_is_not_known_hides_the_keys(store: ObjectStore
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_store_that_cannot_be_reached_is_said(
-    made: ParquetLake, store: ObjectStore, scheme: str, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, scheme: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -264,7 +260,7 @@ def test_a_store_that_cannot_be_reached_is_said(
 
 
 def test_a_folder_is_a_target_but_not_one_that_overlaps_the_lake(
-    made: ParquetLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["publish", "--lake", str(made.path), "--to"]
     for folder in (made.path, made.path / "copy", tmp_path):
@@ -273,5 +269,4 @@ def test_a_folder_is_a_target_but_not_one_that_overlaps_the_lake(
     assert main([*command, (tmp_path / "copy").as_uri()]) == 0
     merge_all(made)
     assert main([*command, (tmp_path / "copy").as_uri()]) == 0
-    assert sorted(pq.read_table(tmp_path / "copy/archive")["id"].to_pylist()) == list(range(40))
-    assert [path.name for path in tmp_path.glob("copy/_pgqueue/commits/*")] == ["00000005.json"]
+    assert sorted(DeltaTable(tmp_path / "copy/archive").to_pyarrow_table()["id"].to_pylist()) == list(range(40))

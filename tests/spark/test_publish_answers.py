@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.publish.store_errors import StoreAddress
 from django_pgqueue.spark.publish.target import Target, open_target
 from tests.spark.object_store import BUCKET, ObjectStore
-from tests.spark.published import check_copy, ids_by_commit, merge_all, publish
+from tests.spark.published import check_copy, ids_of, merge_all, publish
 from tests.spark.test_compact import add
 from tests.support.cases import cases
 
@@ -49,7 +48,7 @@ def is_part(environ: dict[str, Any], number: int) -> bool:
 
 @pytest.mark.parametrize("answer", [SLOW_DOWN, INTERNAL], ids=["503", "500"])
 def test_a_store_that_is_overloaded_for_a_moment_is_asked_again(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, answer: tuple[str, str, bytes]
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path, answer: tuple[str, str, bytes]
 ) -> None:
     asked: Counter[tuple[str, ...]] = Counter()
 
@@ -57,7 +56,7 @@ def test_a_store_that_is_overloaded_for_a_moment_is_asked_again(
         """Refuse the requests for a file three times each."""
         request = tuple(environ[name] for name in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING"))
         asked[request] += 1
-        return answer if environ["PATH_INFO"].endswith("00000002-0.parquet") and asked[request] <= 3 else None
+        return answer if environ["PATH_INFO"].endswith(made.paths("archive")[1].name) and asked[request] <= 3 else None
 
     store.refuse = refuse
     assert publish(made, store, prefix) == 0
@@ -67,9 +66,9 @@ def test_a_store_that_is_overloaded_for_a_moment_is_asked_again(
 
 
 def test_a_store_that_stays_overloaded_is_said_and_the_next_run_goes_on(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.refuse = lambda environ: SLOW_DOWN if environ["PATH_INFO"].endswith("00000003-0.parquet") else None
+    store.refuse = lambda environ: SLOW_DOWN if environ["PATH_INFO"].endswith(made.paths("archive")[2].name) else None
     assert publish(made, store, prefix) == 1
     assert "refuses so many requests (503): run it again later." in capsys.readouterr().err
 
@@ -80,7 +79,7 @@ def test_a_store_that_stays_overloaded_is_said_and_the_next_run_goes_on(
 
 @pytest.mark.parametrize("write", range(1, 12, 2))
 def test_credentials_that_expire_in_the_middle_are_said_and_the_next_run_goes_on(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path, write: int, capsys: pytest.CaptureFixture[str]
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path, write: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before the expiry, the copy is that of an earlier commit; afterwards it still is."""
     assert publish(made, store, prefix) == 0
@@ -98,14 +97,14 @@ def test_credentials_that_expire_in_the_middle_are_said_and_the_next_run_goes_on
     assert publish(made, store, prefix) == 1
     assert "are wrong or expired: look at AWS_ACCESS_KEY_ID" in capsys.readouterr().err
     store.refuse = None
-    assert ids_by_commit(store.files(), f"{BUCKET}/{prefix}") in ([*range(40)], [*range(50)])
+    assert ids_of(store.files(), f"{BUCKET}/{prefix}") in ([*range(40)], [*range(50)])
 
     assert publish(made, store, prefix) == 0
     check_copy(made, store, prefix, tmp_path / "copy")
 
 
 def test_a_key_that_may_not_be_known_to_exist_is_no_error(
-    made: ParquetLake, store: ObjectStore, prefix: str, tmp_path: Path
+    made: Lake, store: ObjectStore, prefix: str, tmp_path: Path
 ) -> None:
     """Without the right to list the whole bucket, S3 answers 403 for a key that does not exist, and not 404."""
 
@@ -166,15 +165,6 @@ def test_a_large_file_whose_completion_fails_is_an_error(target: Target, large: 
         target.digest("archive/1.parquet")
 
 
-def test_a_copy_that_fails_late_is_noticed(target: Target, store: ObjectStore, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    target.upload(tmp_path / "file", "_pgqueue/uploading/archive/1.parquet")
-    store.refuse = lambda environ: FAILED_LATE if "HTTP_X_AMZ_COPY_SOURCE" in environ else None
-
-    with pytest.raises(Exception, match=r"does not have 7 bytes|InternalError|INTERNAL|problem"):
-        target.put_in_place("archive/1.parquet", 7)
-
-
 def test_a_store_that_takes_its_time_is_waited_for(target: Target, store: ObjectStore) -> None:
     """AWS's library gives up after three seconds."""
     target.write("README.txt", "text")
@@ -188,10 +178,10 @@ def test_a_listing_of_several_pages_is_read_to_its_end(target: Target, store: Ob
 
 
 def test_every_committed_file_is_listed_right_after_it_was_written(
-    made: ParquetLake, store: ObjectStore, prefix: str, target: Target
+    made: Lake, store: ObjectStore, prefix: str, target: Target
 ) -> None:
     assert publish(made, store, prefix) == 0
-    assert committed_files(made).keys() <= target.list().keys()
+    assert {file.path for file in made.files("archive")} <= target.list().keys()
 
 
 SAID = {
@@ -212,7 +202,7 @@ def test_the_words_of_a_real_store_become_a_sentence_with_a_remedy(text: str) ->
 
 
 def test_a_store_that_knows_no_checksums_after_the_content_is_written_without_them(
-    made: ParquetLake, store: ObjectStore, prefix: str, monkeypatch: pytest.MonkeyPatch
+    made: Lake, store: ObjectStore, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error advises this: an older MinIO or Ceph refuses them."""
     refused = ("501 Not Implemented", XML, b"<Error><Code>NotImplemented</Code><Message>A header</Message></Error>")

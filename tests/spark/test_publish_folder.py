@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
 import pytest
 
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.compact import compact, find_work
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.publish.job import PublishOptions, link_files, plan_run
-from django_pgqueue.spark.publish.mark import PublishedLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.publish.target import Target, open_target, uploading
 from tests.spark.test_compact import DAY, add
 
@@ -24,8 +20,8 @@ SECONDS = 30
 
 
 @pytest.fixture
-def made(lake: Path) -> ParquetLake:
-    made = ParquetLake.open(lake, create=True)
+def made(lake: Path) -> Lake:
+    made = Lake.open(lake, create=True)
     for n in range(3):
         add(made, range(n * 10, n * 10 + 10))
     return made
@@ -37,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def target(made: ParquetLake, folder: Path) -> Target:
+def target(made: Lake, folder: Path) -> Target:
     return open_target(folder.as_uri(), None, made.path)
 
 
@@ -85,15 +81,7 @@ def test_an_old_file_of_the_same_name_stays_until_the_new_one_is_whole(target: T
     assert target.list() == {PLACE: len(CHUNK)}
 
 
-def test_a_file_of_a_replaced_day_is_moved_to_its_place(target: Target) -> None:
-    target.write(uploading(PLACE), "new")
-
-    target.put_in_place(PLACE, 3)
-
-    assert target.list() == {PLACE: 3}
-
-
-def test_files_that_a_killed_run_left_are_removed_by_the_next(made: ParquetLake, folder: Path, target: Target) -> None:
+def test_files_that_a_killed_run_left_are_removed_by_the_next(made: Lake, folder: Path, target: Target) -> None:
     left = f"{uploading(PLACE)}.part"
     command = ["publish", "--lake", str(made.path), "--to", folder.as_uri()]
     assert main(command) == 0
@@ -102,16 +90,4 @@ def test_files_that_a_killed_run_left_are_removed_by_the_next(made: ParquetLake,
     assert main(command) == 0
 
     assert left not in target.list()
-    assert PLACE in target.list()
-
-
-def test_files_that_a_compaction_replaced_before_they_were_linked_are_planned_anew(
-    made: ParquetLake, target: Target, tmp_path: Path
-) -> None:
-    head, todo = plan_run(made, target, PublishedLake(False), {}, PublishOptions())
-    compact(made, list(find_work(made, 1_000_000, date.max)), 1_000_000)
-
-    assert link_files(made, todo, tmp_path, head.number) is None
-
-    head, todo = plan_run(made, target, PublishedLake(False), {}, PublishOptions())
-    assert [*(link_files(made, todo, tmp_path, head.number) or ())] == [made.head.files[0].path]
+    assert {file.path for file in made.files("archive")} <= {*target.list()}

@@ -117,7 +117,7 @@ def test_percentiles_are_exact_up_to_fifty_thousand_messages_and_close_beyond(sp
 def test_a_damaged_file_is_named_in_each_way(roll: Roll, source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 30)
     export(source, lake)
-    [path] = lake.glob("archive/*/*.parquet")
+    [path] = lake.glob("archive/day=*/*.parquet")
     content = path.read_bytes()
     path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
 

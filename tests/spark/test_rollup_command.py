@@ -10,7 +10,7 @@ import pytest
 
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.load.metrics import COLUMNS
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
@@ -65,14 +65,14 @@ def test_a_damaged_file_is_named_and_nothing_changes(
     [path] = lake.glob("archive/*/*.parquet")
     content = path.read_bytes()
     path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
-    before = ParquetLake.open(lake).head
+    before = Lake.open(lake).versions
 
     status = main(["rollup", "--lake", str(lake)])
 
     [line] = capsys.readouterr().err.splitlines()
     assert status == 1
     assert line.startswith(f"{path} cannot be read")
-    assert ParquetLake.open(lake).head == before
+    assert Lake.open(lake).versions == before
 
 
 def test_metrics_of_another_database_are_not_loaded(
@@ -90,7 +90,7 @@ def test_metrics_of_another_database_are_not_loaded(
 def test_an_sla_that_is_not_understood_is_one_clear_line(
     lake: Path, sla: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ParquetLake.open(lake, create=True)
+    Lake.open(lake, create=True)
 
     assert main(["rollup", "--lake", str(lake), "--sla", sla]) == 1
 
@@ -101,7 +101,7 @@ def test_an_sla_that_is_not_understood_is_one_clear_line(
 def test_the_password_of_a_source_that_cannot_be_reached_is_not_shown(
     lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ParquetLake.open(lake, create=True)
+    Lake.open(lake, create=True)
 
     status = main(["rollup", "--lake", str(lake), "--source", "postgresql://reader:canary@127.0.0.1:1/nowhere"])
 

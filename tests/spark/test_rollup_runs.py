@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import FEW_MESSAGES, LARGE_DAY, Rolled, is_small, rollup
 from django_pgqueue.spark.transforms.touched import Touched
@@ -71,15 +71,15 @@ def test_metrics_by_minute_are_kept_of_the_newest_days_and_all_others_stay(
     assert lake_metrics(lake) == truth
 
 
-def test_only_few_messages_are_computed_without_spark(lake: Path) -> None:
-    opened = ParquetLake.open(lake, create=True)
+def test_only_few_messages_are_computed_without_spark() -> None:
+    yesterday, noon = DAY - timedelta(days=1), datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC)
 
     def is_small_with(**messages: int) -> bool:
-        days = {str(DAY): messages["today"], str(DAY - timedelta(days=1)): messages["yesterday"]}
-        with opened.writing() as writing:
-            writing.commit("export", state={"rows": {"archive": days}})
         # Messages of today were created yesterday.
-        return is_small(opened, Touched(1, {DAY - timedelta(days=1)}, {DAY: {DAY - timedelta(days=1)}}))
+        created = {"today": (noon - timedelta(days=1),) * 2, "yesterday": (noon - timedelta(days=1),) * 2}
+        days = {"today": DAY, "yesterday": yesterday}
+        files = [LakeFile("archive", f"day={days[day]}", "1", n, 1, created[day]) for day, n in messages.items()]
+        return is_small(Touched({}, {yesterday}, files))
 
     assert is_small_with(today=FEW_MESSAGES - 1, yesterday=1)
     assert not is_small_with(today=FEW_MESSAGES, yesterday=1)
@@ -106,9 +106,8 @@ def test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there(
     finally:
         process.kill()
         process.wait()
-    ParquetLake.open(lake).settle()
     assert lake_metrics(lake) in ({}, truth)
 
-    rollup(None, ParquetLake.open(lake), SLA)
+    rollup(None, Lake.open(lake), SLA)
 
     assert lake_metrics(lake) == truth

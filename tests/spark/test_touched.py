@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.transforms.rollup import batches
 from django_pgqueue.spark.transforms.sla import parse_sla
 from django_pgqueue.spark.transforms.touched import find_touched
@@ -17,30 +18,32 @@ from django_pgqueue.spark.transforms.touched import find_touched
 FIRST, SECOND, THIRD, FOURTH = (date(2026, 3, day) for day in (1, 2, 3, 4))
 
 
-def put(lake: ParquetLake, settled: date, *created: date, table: str = "archive", replace: bool = False) -> None:
+def put(lake: Lake, settled: date, *created: date, table: str = "archive", replace: bool = False) -> None:
     with lake.writing() as writing:
         path = writing.stage(table, f"day={settled}")
-        pq.write_table(pa.table({"id": [1]}), path)
-        staged = writing.staged(path, created_days=[day.isoformat() for day in created])
-        writing.commit("export", [staged], replace=[(table, f"day={settled}")] if replace else [])
+        rows = [{"id": 1, "created_at": datetime(day.year, day.month, day.day, 12, tzinfo=UTC)} for day in created]
+        pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table)), path)
+        old = lake.files(table, [settled]) if replace else []
+        days = {FIRST} if replace else set()  # as an erase notes those of the rows that go
+        writing.commit(table, "export", [writing.staged(path, created)], old, created_days=days)
 
 
-def roll(lake: ParquetLake) -> set[date]:
+def roll(lake: Lake) -> set[date]:
     """As a rollup does, without the metrics."""
     touched = find_touched(lake)
     days = {*touched.days}
     touched.days.clear()
     with lake.writing() as writing:
-        writing.commit("rollup", state=touched.state())
+        writing.commit("metrics", "rollup", state=touched.state())
     return days
 
 
 @pytest.fixture
-def opened(lake: Path) -> ParquetLake:
-    return ParquetLake.open(lake, create=True)
+def opened(lake: Path) -> Lake:
+    return Lake.open(lake, create=True)
 
 
-def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(opened: ParquetLake) -> None:
+def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(opened: Lake) -> None:
     put(opened, SECOND, SECOND)
     put(opened, THIRD, FIRST, THIRD, table="dead_letter")
 
@@ -48,7 +51,7 @@ def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(open
     assert roll(opened) == set()
 
 
-def test_an_hour_that_was_computed_is_not_touched_by_other_files_of_the_day(opened: ParquetLake) -> None:
+def test_an_hour_that_was_computed_is_not_touched_by_other_files_of_the_day(opened: Lake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD)
@@ -56,7 +59,7 @@ def test_an_hour_that_was_computed_is_not_touched_by_other_files_of_the_day(open
     assert roll(opened) == {THIRD}
 
 
-def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: ParquetLake) -> None:
+def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: Lake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD, replace=True)
@@ -64,28 +67,28 @@ def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_crea
     assert roll(opened) == {FIRST, THIRD}
 
 
-def test_exports_and_other_commits_between_rollups_lose_no_day(opened: ParquetLake) -> None:
+def test_exports_and_other_commits_between_rollups_lose_no_day(opened: Lake) -> None:
     put(opened, FIRST, FIRST)
     with opened.writing() as writing:
-        writing.commit("other")
+        writing.commit("archive", "other")
     put(opened, FOURTH, FOURTH)
 
     assert roll(opened) == {FIRST, FOURTH}
 
 
-def test_an_hour_that_a_killed_rollup_left_is_touched_again(opened: ParquetLake) -> None:
+def test_an_hour_that_a_killed_rollup_left_is_touched_again(opened: Lake) -> None:
     put(opened, FIRST, FIRST)
     put(opened, SECOND, SECOND)
     touched = find_touched(opened)
     touched.days -= {SECOND}
     with opened.writing() as writing:
-        writing.commit("rollup", state=touched.state())
+        writing.commit("metrics", "rollup", state=touched.state())
     put(opened, THIRD, THIRD)
 
     assert roll(opened) == {FIRST, THIRD}
 
 
-def test_everything_is_all_that_the_lake_ever_had(opened: ParquetLake) -> None:
+def test_everything_is_all_that_the_lake_ever_had(opened: Lake) -> None:
     put(opened, FIRST, FIRST)
     put(opened, THIRD, SECOND)
     roll(opened)
@@ -93,7 +96,7 @@ def test_everything_is_all_that_the_lake_ever_had(opened: ParquetLake) -> None:
     assert find_touched(opened, everything=True).days == {FIRST, SECOND, THIRD}
 
 
-def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: ParquetLake) -> None:
+def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: Lake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     put(opened, FOURTH, FIRST)
     put(opened, SECOND, THIRD)
@@ -114,6 +117,18 @@ def test_days_are_computed_together_up_to_a_number_of_messages() -> None:
         [FIRST],
     ]
     assert list(batches([], {}, most=10)) == []
+
+
+def test_without_the_log_of_earlier_versions_all_days_are_computed(opened: Lake) -> None:
+    put(opened, FIRST, FIRST)
+    roll(opened)
+    put(opened, FOURTH, SECOND)
+    delta = opened.delta("archive")
+    delta.create_checkpoint()
+    for version in (0, 1, 2):
+        (opened.path / "archive" / "_delta_log" / f"{version:020}.json").unlink()
+
+    assert find_touched(opened).days == {FIRST, SECOND, FOURTH}
 
 
 def test_a_promise_may_be_made_for_any_name() -> None:

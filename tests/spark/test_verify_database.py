@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from tests.spark.rows import DAY
 from tests.spark.test_verify import first_file
 
@@ -39,7 +39,10 @@ def test_rows_that_the_retention_of_a_queue_has_deleted_are_no_difference(
 
 def test_rows_that_are_there_twice_are_a_difference(verify: Any, lake: Path) -> None:
     path = first_file(lake)
-    path.with_name("again.parquet").write_bytes(path.read_bytes())
+    with Lake.open(lake).writing() as writing:
+        again = writing.stage("archive", f"day={DAY}")
+        again.write_bytes(path.read_bytes())
+        writing.commit("archive", "test", [writing.staged(again)])
 
     assert (
         f"archive of {DAY}: the lake has 250 rows, the database 150: 100 are in the lake more than once." in verify()[1]
@@ -75,7 +78,7 @@ def test_rows_that_the_database_does_not_have_any_more_come_from_a_copy_or_are_g
     assert f"Forgot 1 missing files, 100 rows: archive of {DAY}." in verify("--forget-missing")[1]
     status, said = verify("--forget-missing")
     assert (status, "Forgot 0 missing files, 0 rows." in said) == (0, True)
-    assert ParquetLake.open(lake).state["rows"]["archive"] == {f"{DAY}": 50}
+    assert Lake.open(lake).rows["archive"] == {f"{DAY}": 50}
 
 
 def test_without_a_source_the_remedy_asks_for_the_database(
@@ -89,7 +92,7 @@ def test_without_a_source_the_remedy_asks_for_the_database(
 
 def test_damaged_metrics_are_computed_anew_and_not_exported(verify: Any, lake: Path, dsn: str) -> None:
     assert main(["rollup", "--lake", str(lake)]) == 0
-    ParquetLake.open(lake).files("metrics")[0].unlink()
+    Lake.open(lake).paths("metrics")[0].unlink()
 
     said = verify()[1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from django_pgqueue.spark import schema
 
@@ -23,10 +23,8 @@ def expected_metrics(database: psycopg.Connection[Any], sla: str = "{}") -> Rows
 
 
 def lake_metrics(lake: Path) -> Rows:
-    """Return the metrics in the files, as any reader of Parquet sees them."""
-    if not (lake / "metrics").exists():
-        return {}
-    table = ds.dataset(lake / "metrics", format="parquet", partitioning="hive").to_table(columns=COLUMNS)
+    """Return the metrics as any reader of Delta sees them."""
+    table = DeltaTable(lake / "metrics").to_pyarrow_table(columns=COLUMNS)
     maps = {"retries_by_reason", "dead_by_reason"}
     rows = [tuple(dict(value) if name in maps else value for name, value in row.items()) for row in table.to_pylist()]
     found = by_key(rows)

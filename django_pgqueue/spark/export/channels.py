@@ -6,12 +6,12 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import StagedFile
+from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
 
@@ -31,7 +31,7 @@ def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon
     """Write all channels to a new file of the lake, with the time of the horizon in each row."""
     path = writing.stage("channel", f"day={horizon.now.date()}")
     columns = schema.arrow_schema("channel")
-    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+    with open_writer(path, columns) as writer:
         for batch in source.batches(query, columns):
             at = pa.array([horizon.now] * batch.num_rows, schema.TIME)
             writer.write_batch(batch.set_column(0, columns.field(0), at))

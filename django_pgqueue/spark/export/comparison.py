@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.reading import BatchReader
 from django_pgqueue.spark.source import Source
 
@@ -89,8 +88,9 @@ class DayComparison:
 
     ``here``, ``there``: the rows of the lake's readable files and of the database. ``lacking``: the ids of the rows of
     the database that the lake does not have. ``foreign``: how many rows the lake has that the database does not have.
-    ``conflicting``: by file, the ids of those rows that are other messages of the database: the server has given their
-    ids anew. ``doubled``: how many rows the lake has more than once. ``unreadable``: the files that cannot be read.
+    ``conflicting``: by path in the lake, the ids of those rows that are other messages of the database: the server has
+    given their ids anew. ``doubled``: how many rows the lake has more than once. ``unreadable``: the files that cannot
+    be read.
     """
 
     table: str
@@ -100,12 +100,8 @@ class DayComparison:
     lacking: pa.Array = field(default_factory=lambda: pa.array([], schema.BIG))
     foreign: int = 0
     doubled: int = 0
-    conflicting: Mapping[Path, pa.Array] = field(default_factory=dict)
-    unreadable: tuple[Path, ...] = ()
-
-    @property
-    def partition(self) -> str:
-        return f"day={self.day}"
+    conflicting: Mapping[str, pa.Array] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
 
     @property
     def kept(self) -> int:
@@ -114,16 +110,16 @@ class DayComparison:
 
 
 def compare_days(
-    source: Source, connection: psycopg.Connection[Any], lake: ParquetLake, since: date = date.min
+    source: Source, connection: psycopg.Connection[Any], lake: Lake, since: date = date.min
 ) -> Iterator[DayComparison]:
     """Yield each day that the database has, archive first, with what differs below the horizon of the last export.
 
     ``since``: older days are left out.
     """
-    exported = lake.state.get("exported_xid", 0)
-    for day in database_days(connection, exported):
+    exported = lake.horizons
+    for day in database_days(connection, exported["dead_letter"]):
         if day.day >= since:
-            yield compare_day(source, connection, lake, day, exported)
+            yield compare_day(source, connection, lake, day, exported[day.table])
 
 
 def database_days(connection: psycopg.Connection[Any], exported: int) -> Iterator[DatabaseDay]:
@@ -160,7 +156,7 @@ def letters_of(day: date) -> str:
 
 
 def compare_day(
-    source: Source, connection: psycopg.Connection[Any], lake: ParquetLake, day: DatabaseDay, exported: int
+    source: Source, connection: psycopg.Connection[Any], lake: Lake, day: DatabaseDay, exported: int
 ) -> DayComparison:
     """Compare one day by its sums, and by its rows if these differ."""
     there = day.sums(connection, exported)
@@ -175,7 +171,7 @@ def compare_day(
 
 
 def differences(
-    day: DatabaseDay, here: Mapping[Path, pa.Table], there: pa.Table, unreadable: tuple[Path, ...]
+    day: DatabaseDay, here: Mapping[str, pa.Table], there: pa.Table, unreadable: tuple[str, ...]
 ) -> DayComparison:
     """Compare a day row by row. ``here``: the keys by file of the lake; ``there``: those of the database."""
     all_here = pa.concat_tables([KEYS.empty_table(), *here.values()])
@@ -199,15 +195,17 @@ def _among(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
     return ids.filter(pc.is_in(ids, value_set=known.combine_chunks())).combine_chunks()
 
 
-def read_keys(lake: ParquetLake, table: str, day: date) -> tuple[dict[Path, pa.Table], tuple[Path, ...]]:
+def read_keys(lake: Lake, table: str, day: date) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
     """Return id and time of the rows of a day, by file of the lake, and the files that cannot be read."""
     keys, unreadable = {}, []
-    for path in lake.files(table, [day]):
+    for file in lake.files(table, [day]):
         try:
-            rows = pq.read_table(path, columns=["id", schema.DAYS[table]], partitioning=None)
-            keys[path] = rows.rename_columns(KEYS.names).cast(KEYS)
+            rows = pq.read_table(lake.path / file.path, columns=["id", schema.DAYS[table]], partitioning=None)
+            keys[file.path] = rows.rename_columns(KEYS.names).cast(KEYS)
+        except FileNotFoundError:
+            continue  # its rows are compared as rows that the lake lacks
         except (OSError, pa.ArrowException):
-            unreadable.append(path)
+            unreadable.append(file.path)
     return keys, tuple(unreadable)
 
 

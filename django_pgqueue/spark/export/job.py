@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, date
 from pathlib import Path
+from typing import Any
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
@@ -17,10 +18,11 @@ from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
-from django_pgqueue.spark.export.repair import Repair, find_repair, without_conflicts
+from django_pgqueue.spark.export.repair import Repair, find_repair
 from django_pgqueue.spark.export.task import ExportResult, Written
-from django_pgqueue.spark.lake import ParquetLake, StagedFile
-from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.lake import Lake, StagedFile
+from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
+from django_pgqueue.spark.lake.writing import Writing, check_log
 from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
 
@@ -46,9 +48,11 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
     options = options or ExportOptions()
     began = time.monotonic()
     identity = source.identity()
-    lake = ParquetLake.open(path, create=True)
+    lake = Lake.open(path, create=True)
     with lake.writing() as writing:
-        new = lake.head.number == 0
+        for table in COUNTED:
+            check_log(lake, table)
+        new, state = not lake.exported(), state_of(writing.table("archive"))
         register.check_identity(lake, identity, adopt=options.adopt)
         without = lake.description.without if options.without is None else options.without
         lake.describe(system_identifier=identity[0], database=identity[1], without=without)
@@ -57,7 +61,8 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
             repair = find_repair(source, connection, lake) if options.rescan else None
             plan = make_plan(
                 connection,
-                lake.state,
+                state,
+                lake.horizons,
                 without=without,
                 missing=repair.missing if repair else None,
                 range_bytes=options.range_bytes,
@@ -69,11 +74,11 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
             check_unchanged(connection, plan.partitions)
             lost = register.lost_rows(connection, lake)
         files = [_staged(file) for result in results for file in result.files]
-        if lake.state.get("channel_digest") != plan.channel_digest:
+        if state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
-        losses = list(find_losses(plan, results, lake.state, lost))
+        losses = list(find_losses(plan, results, state, lost))
         losses += repair.losses() if repair else ()
-        _commit(lake, writing, plan, files, lost, repair, reported=bool(losses))
+        _commit(writing, plan, files, state, lost, repair or Repair(), reported=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
@@ -99,46 +104,51 @@ def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOpt
 
 
 def _staged(file: Written) -> StagedFile:
-    more = {"created_days": [day.isoformat() for day in file.created_days]}
-    return StagedFile(file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, more)
+    return StagedFile(
+        file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, file.created_days
+    )
 
 
 def _commit(
-    lake: ParquetLake,
     writing: Writing,
     plan: ExportPlan,
     files: list[StagedFile],
+    before: dict[str, Any],
     lost: dict[str, int],
-    repair: Repair | None,
+    repair: Repair,
     *,
     reported: bool,
 ) -> None:
     """Commit the files, unless nothing is new: an idle queue makes one commit a day, so that ``exported_at`` goes on.
 
-    ``lost``: by day, the messages that the database has dropped before the lake had them. ``reported``: the export has
-    reported losses, and the next one must not repeat them.
+    Each table has the horizon up to which it has all rows. The archive is committed last, and its horizon is that of
+    the lake: after a kill in between, the next export reads from each table what it lacks.
+    ``before``: the state after the last export. ``lost``: by day, the messages that the database has dropped before the
+    lake had them. ``reported``: the export has reported losses, and the next one must not repeat them.
     """
-    before = lake.state
     state = {
         **plan.closing.as_state(),
         "channel_digest": plan.channel_digest,
         "open_days": plan.open_days,
-        **({"lost": lost} if lost else {}),
-        **({"rows": repair.rows(lake, files)} if repair else {}),
+        "lost": lost or before.get("lost", {}),
     }
-    repair = repair or Repair()
-    now = plan.horizon.now
-    same_day = before.get("exported_at", "")[:10] == f"{now.astimezone(UTC).date()}"
-    if (
-        not files
-        and not repair.lost
-        and not repair.replaced
-        and not reported
-        and same_day
-        and state == {name: before.get(name) for name in state}
-    ):
+    now = plan.horizon.now.astimezone(UTC)
+    removed = repair.removed(writing.lake)
+    same_day = before.get("exported_at", "")[:10] == f"{now.date()}"
+    same = state == {name: before.get(name) for name in state}
+    if not files and not removed and not reported and same_day and same:
         return
-    state |= {"exported_xid": plan.horizon.xid, "exported_at": now.astimezone(UTC).isoformat()}
-    files = [*files, *without_conflicts(writing, repair.compared)]
-    keep = repair.kept(lake)
-    writing.commit("export", files, replace=repair.replaced, state=state, keep=keep, lost=repair.lost)
+    state["exported_at"] = now.isoformat()
+    rewritten = repair.rewritten(writing)
+    for table in ("channel", "dead_letter", "archive"):
+        new = [file for file in (*files, *rewritten) if file.table == table]
+        old = [file for file in removed if file.table == table]
+        if new or old or table == "archive":
+            writing.commit(
+                table,
+                "export",
+                new,
+                old,
+                transaction=(HORIZON, max(plan.horizon.xid, writing.lake.exported(table))),
+                state=state if table == "archive" else None,
+            )

@@ -54,6 +54,7 @@ class ExportPlan:
 def make_plan(
     connection: psycopg.Connection[Any],
     state: dict[str, Any],
+    since: Mapping[str, int],
     *,
     without: tuple[str, ...] = (),
     missing: Mapping[tuple[str, date], Sequence[int] | None] | None = None,
@@ -61,13 +62,14 @@ def make_plan(
 ) -> ExportPlan:
     """Plan an export. Raises PipelineError when a table is missing or may not be read.
 
+    ``state``: what the last export has noted; ``since``: by table, the horizon up to which the lake has all rows.
     ``missing``: by table and day, the ids of older rows to read, in order; None: all rows that an earlier export should
     have brought.
     """
     missing = missing or {}
     lacks = {day for table, day in missing if table == "archive"}
     selects = {table: _select(connection, table, without) for table in schema.SOURCES}
-    since = state.get("exported_xid", 0)
+    archived, buried = since.get("archive", 0), since.get("dead_letter", 0)
     closing = Closing.from_state(state)
     # The horizon is read first: the rows below it are in the blocks that the partitions have afterwards.
     horizon = read_horizon(connection)
@@ -79,10 +81,10 @@ def make_plan(
         query = f"{selects['archive']} FROM {partition.relation}"
         # The rows of a repaired day below the last horizon are read by the repair, also if it was closed before that.
         repaired = partition.day in lacks
-        start = since if repaired else first_xid(connection, partition, closing, since)
+        start = archived if repaired else first_xid(connection, partition, closing, archived)
         if partition.day and repaired:
             ids = missing["archive", partition.day]
-            old = [*missing_rows(since, ids, partition.ranges(range_bytes))]
+            old = [*missing_rows(archived, ids, partition.ranges(range_bytes))]
             tasks += [ExportTask("archive", partition.relation, query, (each,), range_bytes) for each in old]
         if start is not None and start < horizon.xid:
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
@@ -97,10 +99,10 @@ def make_plan(
         condition
         for (table, day), ids in missing.items()
         if table == "dead_letter"
-        for condition in missing_rows(since, ids, [letters_of(day)])
+        for condition in missing_rows(buried, ids, [letters_of(day)])
     ]
-    if horizon.xid > since:
-        letters += dead_letters.find_ranges(connection, since, horizon.xid, range_bytes)
+    if horizon.xid > buried:
+        letters += dead_letters.find_ranges(connection, buried, horizon.xid, range_bytes)
     relation = schema.SOURCES["dead_letter"]
     query = f"{selects['dead_letter']} FROM {relation}"
     tasks += [ExportTask("dead_letter", relation, query, (each,), range_bytes) for each in letters]

@@ -10,7 +10,7 @@ import psycopg
 from django_pgqueue.spark.errors import NO_TABLES, PipelineError
 from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 
 REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
@@ -19,7 +19,7 @@ FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"
 REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
 
 
-def check_identity(lake: ParquetLake, identity: tuple[str, str], *, adopt: bool) -> None:
+def check_identity(lake: Lake, identity: tuple[str, str], *, adopt: bool) -> None:
     """Raise PipelineError when the lake holds the rows of another database."""
     known = (lake.description.system_identifier, lake.description.database)
     # A database may be renamed; its oid does not change.
@@ -32,11 +32,11 @@ def check_identity(lake: ParquetLake, identity: tuple[str, str], *, adopt: bool)
         )
 
 
-def check_horizon(lake: ParquetLake, horizon: Horizon) -> None:
+def check_horizon(lake: Lake, horizon: Horizon) -> None:
     """Raise PipelineError when the database is older than the lake: new rows would have numbers that are exported
     already.
     """
-    exported = lake.state.get("exported_xid", 0)
+    exported = lake.exported()
     if horizon.next_xid is not None and exported > horizon.next_xid:
         raise PipelineError(
             f"The lake in {lake.path} has rows up to transaction {exported}, the database is only at "
@@ -44,13 +44,13 @@ def check_horizon(lake: ParquetLake, horizon: Horizon) -> None:
         )
 
 
-def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, adopt: bool) -> None:
+def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: bool) -> None:
     """Raise PipelineError when the database remembers a newer state of this lake."""
     try:
         row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
         return
-    exported = lake.state.get("exported_xid", 0)
+    exported = lake.exported()
     if row and row[0] > exported and not adopt:
         raise PipelineError(
             f"The lake in {lake.path} has rows up to transaction {exported}, the database remembers {row[0]}: this is "
@@ -59,7 +59,7 @@ def check_remembered(connection: psycopg.Connection[Any], lake: ParquetLake, *, 
         )
 
 
-def lost_rows(connection: psycopg.Connection[Any], lake: ParquetLake) -> dict[str, int]:
+def lost_rows(connection: psycopg.Connection[Any], lake: Lake) -> dict[str, int]:
     """Return by day how many messages retention has dropped before this lake had them, as far as the database knows."""
     try:
         row = connection.execute(LOST, [lake.description.name]).fetchone()
@@ -68,20 +68,19 @@ def lost_rows(connection: psycopg.Connection[Any], lake: ParquetLake) -> dict[st
     return dict(row[0]) if row else {}
 
 
-def report_export(source: Source, lake: ParquetLake, *, new: bool) -> str:
+def report_export(source: Source, lake: Lake, *, new: bool) -> str:
     """Report to the database which rows the lake holds. Returns a warning if that fails, or "".
 
     ``new``: this export made the lake, so that the database forgets an earlier lake of the same folder or name.
     """
-    name, path, state = lake.description.name, str(lake.path), lake.state
-    exported = state["exported_xid"]
+    name, path, exported = lake.description.name, str(lake.path), lake.exported()
     try:
         with source.connect() as connection:
             user = connection.info.user
             if new:
                 # Retention would wait for ever for a lake that was in this folder before.
                 connection.execute(FORGET, [path, name])
-            [known] = only(connection.execute(REPORT, [name, path, exported, json.dumps(state.get("rows", {}))]))
+            [known] = only(connection.execute(REPORT, [name, path, exported, json.dumps(lake.rows)]))
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction):
         return f"The database does not know of this export. {NO_TABLES}"
     except psycopg.errors.InsufficientPrivilege:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,11 +13,10 @@ import pyarrow.compute as pc
 
 from django_pgqueue.spark.errors import unreadable
 from django_pgqueue.spark.export.comparison import NAMES, DayComparison, compare_days
-from django_pgqueue.spark.export.task import DICTIONARY
-from django_pgqueue.spark.lake import LakeFile, ParquetLake, StagedFile
-from django_pgqueue.spark.lake.history import committed_files
+from django_pgqueue.spark.lake import Lake, LakeFile, StagedFile
 from django_pgqueue.spark.lake.rewriting import rewrite
-from django_pgqueue.spark.lake.writing import Writing, count_rows
+from django_pgqueue.spark.lake.tables import LakeTables
+from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
 
 # By table and day, the ids of the rows that the lake lacks; None: it has no row of the day.
@@ -51,31 +49,21 @@ class Repair:
         """Return the days of the archive and of the dead letters that are repaired, in order."""
         return tuple(sorted({day.day for day in self.compared if len(day.lacking) or replaced_paths(day)}))
 
-    @property
-    def replaced(self) -> list[tuple[str, str]]:
-        """Return table and partition of the days from which files go."""
-        return [(day.table, day.partition) for day in self.compared if replaced_paths(day)]
+    def removed(self, lake: LakeTables) -> list[LakeFile]:
+        """Return the files that go: those that are missing, cannot be read, or have rows of other messages."""
+        goes = {path for day in self.compared for path in replaced_paths(day)} | {file.path for file in self.lost}
+        return [file for table in NAMES for file in lake.files(table) if file.path in goes] if goes else []
 
-    def kept(self, lake: ParquetLake) -> set[str]:
-        """Return the paths of the files that stay in the days from which others go."""
-        return {
-            path.relative_to(lake.path).as_posix()
-            for day in self.compared
-            if (goes := replaced_paths(day))
-            for path in lake.files(day.table, [day.day])
-            if path not in goes
-        }
-
-    def rows(self, lake: ParquetLake, files: Iterable[StagedFile]) -> dict[str, dict[str, int]]:
-        """Return the rows by table and day after the repair, counted in the files of the compared days.
-
-        ``files``: those that the export adds.
-        """
-        counted = {table: dict(days) for table, days in lake.state.get("rows", {}).items()}
+    def rewritten(self, writing: Writing) -> list[StagedFile]:
+        """Stage the files anew whose ids the database has given to other messages, without the rows of these ids."""
+        staged = []
         for day in self.compared:
-            counted.setdefault(day.table, {})[day.day.isoformat()] = day.kept
-        counted = {table: {day: rows for day, rows in days.items() if rows} for table, days in counted.items()}
-        return {table: days for table, days in count_rows(counted, files, ()).items() if days}
+            for file in writing.lake.files(day.table, [day.day]) if day.conflicting else ():
+                if (ids := day.conflicting.get(file.path)) is not None:
+                    folder = writing.stage(file.table, file.partition).parent
+                    found = rewrite(writing.lake, [file], folder, others(ids))
+                    staged += [writing.staged(path, found.created_days) for path in found.paths]
+        return staged
 
     def losses(self) -> Iterator[str]:
         """Yield a text for each day of which rows were in lost or damaged files, and in the database no more."""
@@ -90,7 +78,7 @@ class Repair:
                 )
 
 
-def find_repair(source: Source, connection: psycopg.Connection[Any], lake: ParquetLake) -> Repair:
+def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Lake) -> Repair:
     """Compare each day that the database has with the lake, and return what to repair.
 
     Rows that only the lake has stay: the database deletes by retention. Raises PipelineError when a file of dead
@@ -100,9 +88,9 @@ def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Parqu
     compared = tuple(day for day in compare_days(source, connection, lake) if day.there)
     for day in compared:
         if day.table == "dead_letter" and day.unreadable:
-            raise unreadable(str(day.unreadable[0]))
+            raise unreadable(str(lake.path / day.unreadable[0]))
     days = {(day.table, day.day) for day in compared}
-    files = [file for file in committed_files(lake).values() if (file.table, file.day) in days]
+    files = [file for table in NAMES for file in lake.files(table) if (table, file.day) in days]
     committed: dict[tuple[str, date], int] = {}
     for file in files:
         committed[file.table, file.day] = committed.get((file.table, file.day), 0) + file.rows
@@ -110,17 +98,9 @@ def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Parqu
     return Repair(compared, lost, committed)
 
 
-def replaced_paths(day: DayComparison) -> set[Path]:
+def replaced_paths(day: DayComparison) -> set[str]:
     """Return the files of a day that go: those that cannot be read, and those with rows of other messages."""
     return {*day.unreadable, *day.conflicting}
-
-
-def without_conflicts(writing: Writing, compared: Iterable[DayComparison]) -> Iterator[StagedFile]:
-    """Write the files anew whose ids the database has given to other messages, without the rows of these ids."""
-    for day in compared:
-        for path, ids in day.conflicting.items():
-            if staged := rewrite(writing, path, day.table, day.partition, DICTIONARY, others(ids)):
-                yield staged
 
 
 def others(ids: pa.Array) -> Callable[[pa.RecordBatch], pa.BooleanArray]:

@@ -8,22 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
 ATTEMPTS = 4
 RESTART_TIMEOUT_SECONDS = 60  # for a server that restarts
 MOST_WRITERS = 32
-# Columns with few different values; the others would gain nothing from a dictionary.
-DICTIONARY = ["queue", "channel", "handler", "outcome", "reason", "worker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def wait_for(source: Source) -> bool:
 @dataclass(slots=True)
 class OpenFile:
     path: Path
-    writer: pq.ParquetWriter
+    writer: Any
     created_days: set[date] = field(default_factory=set)
     rows: int = 0
 
@@ -176,12 +175,7 @@ class Files:
         for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
             folder.mkdir(exist_ok=True)
         path = folder / f"{uuid4().hex}.parquet"
-        columns = schema.arrow_schema(self.table)
-        dictionary = [name for name in DICTIONARY if name in columns.names]
-        return OpenFile(
-            path,
-            pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=dictionary, write_page_checksum=True),
-        )
+        return OpenFile(path, open_writer(path, schema.arrow_schema(self.table)))
 
     def _close(self, day: date) -> None:
         file = self._open.pop(day)

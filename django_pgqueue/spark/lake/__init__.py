@@ -1,6 +1,6 @@
-"""The lake: Parquet files by day, and commits that make each change whole or not at all."""
+"""The lake: a Delta table for each kind of row, and one writer at a time."""
 
-from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
-from django_pgqueue.spark.lake.lake import ParquetLake
+from django_pgqueue.spark.lake.files import LakeFile, StagedFile
+from django_pgqueue.spark.lake.lake import Lake
 
-__all__ = ["Commit", "LakeFile", "ParquetLake", "StagedFile"]
+__all__ = ["Lake", "LakeFile", "StagedFile"]

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
-
-# Linux's renameat2, which Python does not have.
-AT_FDCWD = -100
-RENAME_EXCHANGE = 2
-NOT_POSSIBLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV)
 
 
 def sync_to_disk(path: Path) -> None:
@@ -44,13 +37,8 @@ def create_json(path: Path, content: dict[str, Any], temporary: Path) -> None:
 
 def replace(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file, in place of an existing one if there is one."""
-    replace_text(path, json.dumps(content, indent=1))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file, in place of an existing one if there is one."""
     temporary = path.with_name(f".{path.name}")
-    _write(temporary, text)
+    _write(temporary, json.dumps(content, indent=1))
     os.replace(temporary, path)
     sync_to_disk(path.parent)
 
@@ -60,22 +48,3 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def exchange(folder: Path, other: Path) -> bool:
-    """Exchange two folders in one step. Returns False where the system cannot do that. Raises OSError."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    if rename(AT_FDCWD, os.fsencode(folder), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
-        return True
-    error = ctypes.get_errno()
-    if error in NOT_POSSIBLE:
-        return False
-    raise OSError(error, os.strerror(error), str(other))
-
-
-def move(path: Path, to: Path) -> None:
-    """Move a file atomically, and make the folder that it goes to. A file of the same name is replaced."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(path, to)

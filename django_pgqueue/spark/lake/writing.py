@@ -1,46 +1,41 @@
-"""Write a lake: staging, commits, and the repair after a killed run."""
+"""Write a lake: one writer at a time, staging folders, and commits to the logs of the tables.
+
+A file is staged, brought to disk, linked to its place and committed. What a killed run has linked without a commit is
+still in its staging folder, too, so that the next run knows and removes it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
+import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
+from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
-from django_pgqueue.spark.lake import durable, placing
-from django_pgqueue.spark.lake.commit import Commit, LakeFile, StagedFile
+from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.lake.durable import sha256_of
-from django_pgqueue.spark.lake.folder import LakeFolder
-from django_pgqueue.spark.lake.history import check_commits
+from django_pgqueue.spark.lake.files import NAME, LakeFile, StagedFile, statistics, values_of
+from django_pgqueue.spark.lake.tables import METADATA, RANGED, LakeTables, files_of
 
-# Tables whose rows the state counts by day, so that retention knows which rows the lake has.
-COUNTED = ("archive", "dead_letter")
-# The folder of partitions that are exchanged, in the staging folder of a run.
-GATHERED = "gathered"
 LOCK_SECONDS = 2  # a writer waits so long for another one
-MOVING_TIMEOUT_SECONDS = 30  # a reader waits so long for a run that is moving its files
-
-README = "README.txt"
-READ_ONE_TABLE = """\
-This folder is a lake of pgqueue-django. It holds several tables, and each is a folder:
-
-    archive  dead_letter  channel  metrics  forecast
-
-Open one of them, for example pandas.read_parquet("archive"). This file makes readers refuse the folder of all tables,
-whose rows they would mix. _pgqueue holds the commits of the lake; only pgqueue lake writes here.
-"""
+# So long the log surely names a file that was removed: one that it does not name is no remnant of an earlier version.
+REMEMBERED_SECONDS = 25 * 86400
 
 
 class LakeBusy(PipelineError):
@@ -49,14 +44,25 @@ class LakeBusy(PipelineError):
 
 @dataclass(slots=True)
 class Writing:
-    """The exclusive right of one run to write. ``folder`` is its staging folder, where Spark's tasks may write, too."""
+    """The exclusive right of one run to write. ``folder`` is its staging folder, where Spark's tasks may write, too.
 
-    lake: LakeFolder
+    ``tables``: the tables as they were when the run began, or after its last commit. A commit is refused when another
+    machine has committed an export since.
+    """
+
+    lake: LakeTables
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tables: dict[str, DeltaTable] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return self.lake.staging / self.run
+
+    def table(self, name: str) -> DeltaTable:
+        """Return a table as this run sees it."""
+        if name not in self.tables:
+            self.tables[name] = self.lake.delta(name)
+        return self.tables[name]
 
     def stage(self, table: str, partition: str) -> Path:
         """Return a new path for a Parquet file of a partition such as ``day=2026-11-21``, and make its folder."""
@@ -64,7 +70,7 @@ class Writing:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{uuid.uuid4().hex}.parquet"
 
-    def staged(self, path: Path, **more: Any) -> StagedFile:
+    def staged(self, path: Path, created_days: Iterable[date] = ()) -> StagedFile:
         """Sync a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
         try:
             rows = pq.read_metadata(path).num_rows
@@ -72,7 +78,8 @@ class Writing:
         except (OSError, pa.ArrowException) as error:
             raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
         table, *partition, _ = path.relative_to(self.folder).parts
-        return StagedFile(table, "/".join(partition), path, rows, path.stat().st_size, sha256_of(path), more)
+        size = path.stat().st_size
+        return StagedFile(table, "/".join(partition), path, rows, size, sha256_of(path), tuple(sorted(created_days)))
 
     def collect(self, table: str) -> list[StagedFile]:
         """Return the files that Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
@@ -80,96 +87,71 @@ class Writing:
 
     def commit(
         self,
+        table: str,
         kind: str,
         files: Iterable[StagedFile] = (),
-        replace: Iterable[tuple[str, str]] = (),
-        state: dict[str, Any] | None = None,
-        keep: Collection[str] = (),
-        lost: Collection[LakeFile] = (),
-    ) -> Commit:
-        """Add files, remove the files of the partitions ``replace``, and change these keys of the state, atomically.
+        remove: Iterable[LakeFile] = (),
+        *,
+        transaction: tuple[str, int] | None = None,
+        state: Mapping[str, Any] | None = None,
+        created_days: Iterable[date] = (),
+    ) -> None:
+        """Add and remove files of a table, in one version of it. A removed file may be missing from the disk.
 
-        ``keep``: the paths of files in these partitions that stay. ``lost``: missing files of earlier commits, to be
-        forgotten.
-        Raises PipelineError when another run committed meanwhile, or a file is not as it was staged.
+        ``transaction``: the app id and its new number; of two runs that began at the same version, only one may commit
+        this app id. ``state``: what later runs are to know. ``created_days``: other days whose figures change, because
+        rows that were created on them are added or removed. Raises PipelineError when another run committed meanwhile,
+        or a file is not as it was staged.
         """
+        files, remove = list(files), list(remove)
+        # A merged file has the rows of those that it replaces, and the metrics of lost rows stay.
+        changes = kind not in ("compact", "forget")
+        created = {*created_days, *(day for file in files for day in file.created_days)} if changes else set()
+        noted: dict[str, Any] = {"kind": kind, "created_days": sorted(day.isoformat() for day in created)}
+        if state is not None:
+            noted["state"] = dict(state)
+        properties = CommitProperties(
+            app_transactions=[Transaction(*transaction)] if transaction else [],
+            custom_metadata={METADATA: json.dumps(noted)},
+        )
         with errors_in_one_line():
-            return self._commit(kind, list(files), list(replace), state or {}, keep, lost)
+            actions: list[AddAction | RemoveAction] = [self._place(file, changes=changes) for file in files]
+            actions += [_removal(file, changes=changes) for file in remove]
+            for folder in {self.lake.path / table / file.partition for file in files}:
+                for each in (folder, *folder.parents[: len(folder.relative_to(self.lake.path).parts)]):
+                    durable.sync_to_disk(each)
+            delta = self.table(table)
+            partitioned = schema.PARTITIONED.get(table, ["day"])
+            try:
+                delta.create_write_transaction(
+                    actions, "append", delta.schema(), partitioned, commit_properties=properties
+                )
+            except CommitFailedError:
+                raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
+            self.tables[table] = self.lake.delta(table)
+            sync_log(self.tables[table], self.lake.path / table / "_delta_log")
 
-    def _commit(
-        self,
-        kind: str,
-        files: list[StagedFile],
-        replace: list[tuple[str, str]],
-        state: dict[str, Any],
-        keep: Collection[str],
-        lost: Collection[LakeFile],
-    ) -> Commit:
-        head = self.lake.head
-        for staged in files:
-            check_staged(staged)
-        for parent in {staged.path.parent for staged in files}:
-            durable.sync_to_disk(parent)
-        number = head.number + 1
-        new = [self._file(staged, f"{number:08}-{n}.parquet") for n, staged in enumerate(files)]
-        removed = [file.path for file in lost]
-        exchanged = []
-        for folder in (f"{table}/{partition}" for table, partition in replace):
-            old = [name for name in self._present(folder) if f"{folder}/{name}" not in keep]
-            removed += [f"{folder}/{name}" for name in old]
-            its = [n for n, file in enumerate(new) if f"{file.table}/{file.partition}" == folder]
-            if old and its:
-                exchanged.append(folder)
-                for n, file in zip(its, self._gather(number, folder, [new[n] for n in its], keep), strict=True):
-                    new[n] = file
-        commit = Commit(
-            number=number,
-            kind=kind,
-            at=datetime.now(UTC).isoformat(),
-            files=tuple(new),
-            removed=tuple(removed),
-            exchanged=tuple(exchanged),
-            state=head.state | {"rows": count_rows(head.state.get("rows", {}), files, replace)} | state,
+    def _place(self, file: StagedFile, *, changes: bool) -> AddAction:
+        """Link a staged file to its place. It has its final name in the staging folder, too."""
+        check_staged(file)
+        named = file.path.with_name(f"{time.time_ns():016x}-{file.sha256}.parquet")
+        file.path.rename(named)
+        placed = self.lake.path / file.table / file.partition / named.name
+        placed.parent.mkdir(parents=True, exist_ok=True)
+        os.link(named, placed)
+        return AddAction(
+            f"{file.partition}/{named.name}",
+            file.bytes,
+            values_of(file.partition),
+            int(placed.stat().st_mtime * 1000),
+            changes,
+            statistics(placed, RANGED[file.table]),
         )
-        self._decide(commit)
-        placing.place(self.lake, commit)
-        return commit
 
-    def _decide(self, commit: Commit) -> None:
-        """Write the commit beside the others, to be renamed when its files are in their places. It is decided then."""
-        prepared = self.lake.prepared_path(commit.number)
-        taken = PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.")
-        try:
-            durable.create_json(prepared, commit.as_json(), self.lake.control / f".commit-{self.run}")
-        except FileExistsError:
-            raise taken from None
-        if self.lake.is_confirmed(commit.number):
-            prepared.unlink()
-            raise taken
 
-    def _gather(self, number: int, folder: str, files: list[LakeFile], keep: Collection[str]) -> list[LakeFile]:
-        """Make the folder that a partition's is exchanged for, of staged files and of those that stay there."""
-        gathered = self.folder / GATHERED / str(number) / folder
-        kept = [self.lake.path / folder / name for name in self._present(folder) if f"{folder}/{name}" in keep]
-        placing.gather(gathered, [(self.lake.path / file.staged, file.name) for file in files], kept)
-        relative = gathered.relative_to(self.lake.path).as_posix()
-        return [dataclasses.replace(file, staged=f"{relative}/{file.name}") for file in files]
-
-    def _present(self, folder: str) -> list[str]:
-        """Return the names of the files in the folder of a partition."""
-        return [path.name for path in sorted((self.lake.path / folder).glob("*.parquet"))]
-
-    def _file(self, staged: StagedFile, name: str) -> LakeFile:
-        return LakeFile(
-            staged.table,
-            staged.partition,
-            name,
-            staged.rows,
-            staged.bytes,
-            staged.path.relative_to(self.lake.path).as_posix(),
-            staged.sha256,
-            staged.more,
-        )
+def _removal(file: LakeFile, *, changes: bool) -> RemoveAction:
+    path = f"{file.partition}/{file.name}"
+    return RemoveAction(path, changes, int(time.time() * 1000), file.bytes, {**values_of(file.partition)})
 
 
 def check_staged(staged: StagedFile) -> None:
@@ -179,23 +161,57 @@ def check_staged(staged: StagedFile) -> None:
         raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
 
 
-def count_rows(
-    rows: dict[str, dict[str, int]], files: Iterable[StagedFile], replaced: Iterable[tuple[str, str]]
-) -> dict[str, dict[str, int]]:
-    """Return the rows by table and day, with those of new files, without those of replaced partitions."""
-    counted = {table: dict(days) for table, days in rows.items()}
-    for table, partition in replaced:
-        counted.get(table, {}).pop(partition.removeprefix("day="), None)
-    for file in files:
-        if file.table in COUNTED:
-            days = counted.setdefault(file.table, {})
-            day = file.partition.removeprefix("day=")
-            days[day] = days.get(day, 0) + file.rows
-    return counted
+def sync_log(delta: DeltaTable, log: Path) -> None:
+    """Bring the newest version of a log to disk: delta-rs leaves that to the system."""
+    for path in (*log.glob(f"{delta.version():020}*"), *log.glob("_last_checkpoint"), log):
+        durable.sync_to_disk(path)
+
+
+def vacuum(lake: LakeTables, table: str, hours: int, *, full: bool = False) -> None:
+    """Delete the files that were removed from a table at least so many hours ago. Earlier versions lose them.
+
+    ``full``: also files of versions that the log has forgotten; only the writer of the lake may do that.
+    """
+    delta = lake.delta(table)
+    if delta.vacuum(hours, enforce_retention_duration=False, full=full):
+        delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
+
+
+def unknown_files(lake: LakeTables, table: str) -> list[Path]:
+    """Return the Parquet files in the folder of a table that its log does not know, not even as removed."""
+    there = {path for path in (lake.path / table).rglob("*.parquet") if "_delta_log" not in path.parts}
+    # Read after the files: another run may place and commit some meanwhile.
+    staged = {path.name for path in lake.staging.rglob("*.parquet")}
+    delta = lake.delta(table)
+    known = {lake.path / file.path for file in files_of(delta, table)}
+    known |= {lake.path / table / path for path in delta.vacuum(0, enforce_retention_duration=False)}
+    return sorted(path for path in there - known if path.name not in staged and not _is_remnant(path))
+
+
+def _is_remnant(path: Path) -> bool:
+    """Return whether a file may be of a version that the log has forgotten."""
+    try:
+        age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return True
+    return NAME.fullmatch(path.name) is not None and age > REMEMBERED_SECONDS
+
+
+def check_log(lake: LakeTables, table: str) -> None:
+    """Raise PipelineError when the folder of a table has files of versions that its log does not have (any more).
+
+    To go on from there would write the rows of these files once more.
+    """
+    if lost := [path for path in unknown_files(lake, table) if NAME.fullmatch(path.name)]:
+        raise PipelineError(
+            f"The lake in {lake.path} has lost commits: {len(lost):,} files, such as {lost[0]}, are not in the log of "
+            f"their table. Restore the folder {lake.path / table / '_delta_log'} from a backup. Without one, export to "
+            "a new lake, and keep this folder: it may have rows that the database does not have any more."
+        )
 
 
 @contextmanager
-def lake_lock(lake: LakeFolder, name: str = "lock", held_by: str = "is being written") -> Iterator[None]:
+def lake_lock(lake: LakeTables, name: str = "lock", held_by: str = "is being written") -> Iterator[None]:
     """Hold the lock of the lake, or another one of it. Raises LakeBusy when another process of this machine holds it
     for longer than LOCK_SECONDS: a compaction holds it for a moment only.
 
@@ -226,48 +242,60 @@ def _take(file: IO[str]) -> bool:
 
 
 @contextmanager
-def writing(lake: LakeFolder) -> Iterator[Writing]:
-    """Lock the lake for one writer, finish what a killed run left, and yield the right to write.
+def writing(lake: LakeTables) -> Iterator[Writing]:
+    """Lock the lake for one writer, remove what a killed run left, and yield the right to write.
 
-    The staging folder is removed at the end, unless it still has files of a commit. Raises PipelineError if another run
-    has the lock, if commits are lost, or if the folder cannot be written.
+    Raises PipelineError if another run has the lock, or if the folder cannot be written.
     """
     with lake_lock(lake):
         right = Writing(lake)
         with errors_in_one_line():
-            check_commits(lake)
             tidy(lake)
-            lake.staging.mkdir(exist_ok=True)  # an object store keeps no empty folder
-            for folder in lake.staging.iterdir():
-                shutil.rmtree(folder, ignore_errors=True)
-            right.folder.mkdir()
+            for table in schema.TABLES:
+                _add_columns(right.table(table), table, right.tables)
+            right.folder.mkdir(parents=True)
         try:
             with refusals_of_the_disk():
                 yield right
         finally:
-            # Committed files that could not be moved exist only in this folder, so it is kept.
-            if not placing.unplaced(lake, lake.head):
-                shutil.rmtree(right.folder, ignore_errors=True)
+            tidy(lake)
 
 
-def tidy(lake: LakeFolder) -> None:
-    """Complete the newest commit, whose run may have been killed, and write the README of the lake if it is missing."""
-    placing.place(lake, lake.head)
-    for number in lake.commit_numbers():
-        lake.prepared_path(number).unlink(missing_ok=True)
-    readme = lake.path / README
-    if not readme.exists():
-        durable.replace_text(readme, READ_ONE_TABLE)
+def tidy(lake: LakeTables) -> None:
+    """Remove the staging folders of runs that ended, and what they have placed without a commit."""
+    lake.staging.mkdir(exist_ok=True)
+    for run in lake.staging.iterdir():
+        placed = [path.relative_to(run) for path in run.rglob("*.parquet") if NAME.fullmatch(path.name)]
+        for table in {path.parts[0] for path in placed}:
+            known = {file.path for file in lake.files(table)}
+            for path in placed:
+                if path.parts[0] == table and path.as_posix() not in known:
+                    with suppress(FileNotFoundError, NotADirectoryError):
+                        (lake.path / path).unlink()
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _add_columns(delta: DeltaTable, table: str, tables: dict[str, DeltaTable]) -> None:
+    """Add the columns that a table of an earlier version lacks; its files have NULL there."""
+    there = {column.name for column in delta.schema().fields}
+    new = [column for column in schema.arrow_schema(table) if column.name not in there]
+    if new:
+        delta.alter.add_columns(DeltaSchema.from_arrow(pa.schema(new)).fields)
+        del tables[table]
 
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Convert an OSError to PipelineError, with the path."""
+    """Convert errors of the system and of delta-rs to PipelineError, with the path."""
     try:
         with refusals_of_the_disk():
             yield
-    except OSError as error:
-        raise PipelineError(f"The lake cannot be written: {error.strerror or error}: {error.filename}") from None
+    except (OSError, DeltaError) as error:
+        if refusal := refused_by_disk(error):
+            raise refusal from None
+        named = getattr(error, "filename", None)
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise PipelineError(f"The lake cannot be written: {reason}{f': {named}' if named else ''}") from None
 
 
 @contextmanager
@@ -277,20 +305,3 @@ def refusals_of_the_disk() -> Iterator[None]:
         yield
     except OSError as error:
         raise refused_by_disk(error) or error from None
-
-
-def settle(lake: LakeFolder) -> None:
-    """Wait until the files of the newest commit are where they belong, or finish the work of a killed run.
-
-    Raises PipelineError if another run has the lock for MOVING_TIMEOUT_SECONDS.
-    """
-    deadline = time.monotonic() + MOVING_TIMEOUT_SECONDS
-    while placing.unplaced(lake, lake.head):
-        try:
-            with lake_lock(lake):
-                placing.place(lake, lake.head)
-        except PipelineError:
-            # Another run holds the lock, and is moving the files.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.tables import state_of
 from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
 
@@ -15,14 +16,14 @@ LOADED = "SELECT count(*), max(f.computed_at) FROM pgqueue_backlog_forecast AS f
 COLUMNS = [column.name for column in schema.TABLES["forecast"]]
 
 
-def load_forecast(source: Source, lake: ParquetLake) -> int | None:
+def load_forecast(source: Source, lake: Lake) -> int | None:
     """Load the lake's newest forecast into the database.
 
     Returns the number of rows; None when the database has this forecast. Raises PipelineError.
     """
-    made = lake.state.get("forecast", {})
-    newest = lake.partitions("forecast")[-1:] if made.get("rows") != 0 else []
-    files = [path for partition in newest for path in lake.path.joinpath("forecast", partition).glob("*.parquet")]
+    made = state_of(lake.delta("forecast"))
+    newest = [file.day for file in lake.files("forecast")][-1:] if made.get("rows") != 0 else []
+    files = lake.paths("forecast", newest)
     application = "pgqueue spark rollup"
     with source.connect(application_name=application) as connection, source.errors(), connection.transaction():
         [rows, computed_at] = only(connection.execute(LOADED))

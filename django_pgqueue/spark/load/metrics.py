@@ -11,8 +11,9 @@ from typing import Any
 import psycopg
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake import Lake, durable
+from django_pgqueue.spark.lake.files import LakeFile, day_of
+from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
 
@@ -22,7 +23,7 @@ MAPS = {n for n, column in enumerate(schema.TABLES["metrics"]) if column.type ==
 REMOVE = "DELETE FROM pgqueue_queue_metric WHERE grain = %s AND bucket_at >= %s AND bucket_at < %s"
 # All grains are named, because the index begins with the grain.
 EXPIRE = "DELETE FROM pgqueue_queue_metric WHERE grain IN ('minute', 'hour', 'day') AND bucket_at < %s"
-MOST_COMMITS = 100  # since the last load, before a load commits although nothing changed
+LOADED = "loaded"  # the note in which the lake remembers it
 ONE_DAY = timedelta(days=1)
 
 
@@ -41,7 +42,7 @@ class Loaded:
 
 def load_metrics(
     source: Source,
-    lake: ParquetLake,
+    lake: Lake,
     grains: Sequence[str] = ("hour", "day"),
     *,
     keep: timedelta = timedelta(days=90),
@@ -50,25 +51,24 @@ def load_metrics(
 ) -> Loaded:
     """Load the days that were computed since the last load; ``everything``: load all days of the lake.
 
-    Rows that are older than ``keep`` are removed, and not loaded. The lake's state remembers in ``loaded``, by grain,
-    up to which commit days were loaded, so that the next load repeats one that failed. Raises PipelineError.
+    Rows that are older than ``keep`` are removed, and not loaded. The lake notes by grain up to which version of the
+    metrics days were loaded, so that the next load repeats one that failed. Raises PipelineError.
     """
     oldest = midnight(((now or datetime.now(UTC)) - keep).date())
-    with lake.writing() as writing, source.connect(application_name="pgqueue spark rollup") as connection:
-        head = lake.head
-        loaded: dict[str, int] = {} if everything else dict(head.state.get("loaded", {}))
+    with lake_lock(lake), source.connect(application_name="pgqueue spark rollup") as connection:
+        version, files = lake.delta("metrics").version(), lake.files("metrics")
+        there = (lake.control / f"{LOADED}.json").exists() and not everything
+        loaded: dict[str, int] = lake.note(LOADED) if there else {}
         changed = [
             (grain, day)
             for grain in grains
-            for day in sorted(_changed(lake, grain, loaded.get(grain, 0)))
+            for day in sorted(_changed(lake, files, grain, loaded.get(grain)))
             if midnight(day) >= oldest
         ]
         with source.errors():
-            rows = sum(_load(connection, lake, grain, day) for grain, day in changed)
+            rows = sum(_load(connection, lake, files, grain, day) for grain, day in changed)
             expired = connection.execute(EXPIRE, [oldest]).rowcount
-        # Otherwise each load would read all commits since one that changed something.
-        if changed or head.number - min((loaded.get(grain, 0) for grain in grains), default=0) > MOST_COMMITS:
-            writing.commit("load", state={"loaded": loaded | dict.fromkeys(grains, head.number)})
+        durable.replace(lake.control / f"{LOADED}.json", loaded | dict.fromkeys(grains, version))
     return Loaded(len({day for _, day in changed}), rows, expired)
 
 
@@ -77,22 +77,26 @@ def midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _changed(lake: ParquetLake, grain: str, since: int) -> set[date]:
-    """Return the days of a grain that commits after ``since`` wrote or removed."""
-    folder = f"metrics/grain={grain}/"
+def _changed(lake: Lake, files: Sequence[LakeFile], grain: str, since: int | None) -> set[date]:
+    """Return the days of a grain that versions after ``since`` wrote or removed; None: all days."""
+    try:
+        if since is None:
+            raise FileNotFoundError
+        actions = [action for version in lake.log("metrics", since) for action in version]
+    except FileNotFoundError:
+        # The log does not go back so far.
+        return {file.day for file in files if file.partition.startswith(f"grain={grain}/")}
+    changes = [each for action in actions for each in (action.get("add"), action.get("remove")) if each]
     return {
-        day_of(path.rpartition("/")[0])
-        for number in lake.commit_numbers()
-        if number > since
-        for commit in [lake.commit(number)]
-        for path in (*commit.removed, *(file.path for file in commit.files))
-        if path.startswith(folder)
+        day_of(change["path"].rpartition("/")[0])
+        for change in changes
+        if change["dataChange"] and change["path"].startswith(f"grain={grain}/")
     }
 
 
-def _load(connection: psycopg.Connection[Any], lake: ParquetLake, grain: str, day: date) -> int:
-    files = lake.path.joinpath("metrics", f"grain={grain}", f"day={day}").glob("*.parquet")
-    rows = (_row(grain, row) for row in read_rows(files, COLUMNS[1:]))
+def _load(connection: psycopg.Connection[Any], lake: Lake, files: Sequence[LakeFile], grain: str, day: date) -> int:
+    paths = [lake.path / file.path for file in files if file.partition == f"grain={grain}/day={day}"]
+    rows = (_row(grain, row) for row in read_rows(paths, COLUMNS[1:]))
     with connection.transaction():
         connection.execute(REMOVE, [grain, midnight(day), midnight(day) + ONE_DAY])
         return copy_into(connection, TABLE, COLUMNS, rows)

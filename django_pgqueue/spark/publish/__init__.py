@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from django_pgqueue.spark.arguments import add_lake, add_since
+from django_pgqueue.spark.arguments import add_lake
 
 CHECKS = ("size", "new", "all")
 
@@ -26,7 +26,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--endpoint", metavar="URL", help="the address of an S3 store that is not AWS, as http://minio:9000"
     )
-    add_since(parser, "; the copy keeps the older days that it has")
     parser.add_argument(
         "--check",
         choices=CHECKS,
@@ -38,11 +37,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Mirror the lake, or say what would be done. Returns 0; raises PipelineError, LakeBusy."""
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
     from django_pgqueue.spark.publish.job import publish
     from django_pgqueue.spark.publish.target import open_target
 
-    lake = ParquetLake.open(args.lake)
+    lake = Lake.open(args.lake)
     target = open_target(args.to, args.endpoint, lake.path)
-    print(publish(lake, target, since=args.since, check=args.check, dry_run=args.dry_run))
+    print(publish(lake, target, check=args.check, dry_run=args.dry_run))
     return 0

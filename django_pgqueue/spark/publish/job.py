@@ -1,194 +1,191 @@
-"""Mirror a lake: upload new files, put those of replaced days in their places, commit, delete what the lake has not.
+"""Mirror a lake: upload new files, then the versions of each table that list them, then delete what the lake has not.
 
-The commit in the target is one file that lists all data files, so that a reader of commits sees one commit of the lake
-or the next one. A reader of folders sees the rows of a replaced day twice between the copies and the deletions, which
-are requests without an upload. A run that is killed leaves files that the next run counts or deletes.
+A version in the target appears when its data is there, so a reader of a table sees one version or the next one. A run
+that is killed leaves files that the next run counts or deletes.
 """
 
 from __future__ import annotations
 
-import os
-import time
+import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import date
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import Commit, LakeFile, ParquetLake
+from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.lake.durable import sha256_of
-from django_pgqueue.spark.lake.folder import CONTROL
-from django_pgqueue.spark.lake.history import committed_files
-from django_pgqueue.spark.lake.writing import READ_ONE_TABLE, README, lake_lock
+from django_pgqueue.spark.lake.tables import CONTROL
+from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.progress import Progress
-from django_pgqueue.spark.publish import plan
-from django_pgqueue.spark.publish.mark import COMMITS, PublishedLake, check_mark, commit_path, update
-from django_pgqueue.spark.publish.target import UPLOADING, Target, uploading
-from django_pgqueue.spark.scratch import scratch
+from django_pgqueue.spark.publish.target import UPLOADING, Target
+from django_pgqueue.spark.schema import TABLES
 
-FOLDER = "publishing"
 LOCK = "publishing.lock"
 REQUESTS_AT_A_TIME = 8
+# The description of the lake says whose copy the target is.
+MARK = f"{CONTROL}/lake.json"
+LOG = "_delta_log"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class PublishOptions:
-    """``since``: of older days, the target keeps what its commit lists. ``check``: see `plan.candidates`."""
+def publish(lake: Lake, target: Target, *, check: str, dry_run: bool) -> str:
+    """Make the target a copy of the newest versions. Returns a text for the user.
 
-    since: date = date.min
-    check: str = "new"
-
-
-def publish(lake: ParquetLake, target: Target, *, since: date, check: str, dry_run: bool) -> str:
-    """Make the target a copy of the newest commit. Returns a text for the user.
-
+    ``check``: ``size`` compares sizes, ``new`` also the SHA-256 of what it uploads, ``all`` that of all files.
     Raises PipelineError if the target holds something else or refuses, LakeBusy if another run publishes.
     """
-    options = PublishOptions(since, check)
-    lake.settle()
     if dry_run:
-        present = target.list()
-        mirror = PublishedLake.look_at(target, lake, present)
-        _, todo = plan_run(lake, target, mirror, present, options)
-        size, days = plan.total_bytes(file for file, _ in todo.to_upload), len(todo.replaced_folders)
-        return (
-            f"Would upload {len(todo.to_upload):,} files, {size:,} bytes, delete {len(todo.gone):,}, "
-            f"and replace {days:,} days."
-        )
+        return Publication(lake, target, check).plan()
     with lake_lock(lake, LOCK, "is being published"):
-        parent = lake.control / FOLDER
-        parent.mkdir(exist_ok=True)
-        present = target.list()
-        mirror = PublishedLake.look_at(target, lake, present)
-        mirror.claim(target, lake)
-        with scratch(parent) as folder:
-            links = None
-            while links is None:
-                head, todo = plan_run(lake, target, mirror, present, options)
-                links = link_files(lake, todo, folder, head.number)
-            return run(lake, target, mirror, head, todo, links, present, check)
+        return Publication(lake, target, check).run()
 
 
-def plan_run(
-    lake: ParquetLake, target: Target, mirror: PublishedLake, present: Mapping[str, int], options: PublishOptions
-) -> tuple[Commit, plan.Publication]:
-    """Return the newest commit, and what to do to make the target a copy of it. Reads files of the target."""
-    head = lake.head
-    committed = committed_files(lake, head.number)
-    wanted = {path: replace(file, staged="") for path, file in committed.items() if file.day >= options.since}
-    # The lake may have removed older days, or merged their files before.
-    wanted |= {
-        path: file
-        for path, file in mirror.files.items()
-        if file.day < options.since and present.get(path) == file.bytes
-    }
-    good, unknown = plan.candidates(wanted, present, mirror.files, options.check)
-    digests = in_parallel(lambda path: (path, target.digest(path)), unknown)
-    good |= {path for path, digest in digests if digest == digest_of(lake, unknown[path])}
-    return head, plan.compare(wanted, present, good)
+class Publication:
+    """One run: what the lake has and what the target has, at its beginning."""
+
+    def __init__(self, lake: Lake, target: Target, check: str) -> None:
+        self.lake, self.target, self.check = lake, target, check
+        self.present = target.list()
+        self.new = check_mark(lake, target, self.present)
+        self.versions = lake.versions
+        for table in TABLES:
+            check_line(lake, target, table, self.present)
+        files = [file for table, version in self.versions.items() for file in lake.files(table, version=version)]
+        self.files = {file.path: file for file in files}
+        there = [file for file in files if self.present.get(file.path) == file.bytes]
+        if check == "all":
+            right = in_parallel(lambda file: (file, target.digest(file.path) == digest_of(lake, file)), there)
+            there = [file for file, is_right in right if is_right]
+        self.uploads = sorted({*files} - {*there}, key=lambda file: file.path)
+        # Files of earlier versions stay as long as the lake has them.
+        self.gone = sorted(
+            path
+            for path in self.present
+            if path.endswith(".parquet") and LOG not in path and path.partition("/")[0] in TABLES
+            if path not in self.files and not (lake.path / path).exists()
+        )
+
+    @property
+    def counts(self) -> str:
+        size = sum(file.bytes for file in self.uploads)
+        return f"{len(self.uploads):,} files, {size:,} bytes"
+
+    def plan(self) -> str:
+        """Return what a run would do."""
+        return f"Would upload {self.counts}, delete {len(self.gone):,}."
+
+    def run(self) -> str:
+        """Do it, in the order that readers need. Returns a text for the user."""
+        if self.new:
+            self.target.write(MARK, (self.lake.control / "lake.json").read_text(encoding="utf-8"))
+            check_mark(self.lake, self.target, {MARK: 1})
+        self._upload_data()
+        # Another lake may have claimed the same empty prefix at the same moment.
+        check_mark(self.lake, self.target, {MARK: 1})
+        for table, version in self.versions.items():
+            self._upload_log(table, version)
+        left = [path for path in self.present if path.startswith(f"{UPLOADING}/")]
+        in_parallel(self.target.delete, [*self.gone, *left])
+        return (
+            f"{self.target.url} has the lake: uploaded {self.counts}; "
+            f"{len(self.files) - len(self.uploads):,} were there; deleted {len(self.gone):,}."
+        )
+
+    def _upload_data(self) -> None:
+        progress = Progress(len(self.uploads))
+
+        def upload(file: LakeFile) -> int:
+            local = self.lake.path / file.path
+            try:
+                digest = sha256_of(local)
+                if digest == (file.sha256 or digest):
+                    self.target.upload(local, file.path)
+                else:
+                    raise PipelineError(f"{file.path} is not as it was committed: see with verify what else is.")
+            except FileNotFoundError:
+                raise PipelineError(
+                    f"{local} is missing: see with verify what else is, or run it again if the lake was erased or "
+                    "compacted at this moment."
+                ) from None
+            if self.check != "size" and self.target.digest(file.path) != digest:
+                self.target.delete(file.path)
+                raise PipelineError(
+                    f"{self.target.url}/{file.path} is not what was uploaded (SHA-256 differs): run it again."
+                )
+            return file.rows
+
+        try:
+            in_parallel(upload, self.uploads, progress.add)
+        finally:
+            progress.end()
+
+    def _upload_log(self, table: str, version: int) -> None:
+        """Publish a version of a table, as a checkpoint: versions between the published ones are not in the copy.
+
+        The log of the version before stays for readers that have begun with it.
+        """
+        folder, name = f"{table}/{LOG}", f"{version:020}"
+        if f"{folder}/{name}.json" in self.present:
+            return
+        checkpoint = self.lake.path / folder / f"{name}.checkpoint.parquet"
+        if not checkpoint.exists():
+            self.lake.delta(table, version).create_checkpoint()
+        self.target.upload(checkpoint, f"{folder}/{checkpoint.name}")
+        self.target.upload(self.lake.path / folder / f"{name}.json", f"{folder}/{name}.json")
+        size = pq.read_metadata(checkpoint).num_rows
+        self.target.write(f"{folder}/_last_checkpoint", json.dumps({"version": version, "size": size}))
+        there = sorted(path for path in self.present if path.startswith(f"{folder}/0"))
+        last = there[-1].partition(".")[0] if there else ""
+        in_parallel(self.target.delete, [path for path in there if path.partition(".")[0] < last])
 
 
-def digest_of(lake: ParquetLake, file: LakeFile) -> str:
-    """Return the SHA-256 that a file was committed with; of early versions, which did not record it, that of now."""
+def check_mark(lake: Lake, target: Target, present: Mapping[str, int]) -> bool:
+    """Return whether the target is empty. Raises PipelineError if it holds another lake or anything else."""
+    if MARK not in present:
+        if present:
+            raise PipelineError(f"{target.url} holds other files, and no published lake: give a prefix that is empty.")
+        return True
+    try:
+        owner: Any = json.loads(target.read(MARK) or "{}")["name"]
+    except (ValueError, KeyError, TypeError):
+        raise PipelineError(
+            f"{target.url}/{MARK} is not the mark of a published lake: look at --to and --endpoint."
+        ) from None
+    if owner != lake.description.name:
+        raise PipelineError(
+            f"{target.url} belongs to the lake {owner}, and this one is {lake.description.name}: "
+            "give each lake a prefix of its own."
+        )
+    return False
+
+
+def check_line(lake: Lake, target: Target, table: str, present: Mapping[str, int]) -> None:
+    """Raise PipelineError if the target has a version of a table that is not one of this lake: the lake was restored
+    from a backup.
+    """
+    folder = f"{table}/{LOG}/"
+    newest = max((path for path in present if path.startswith(folder) and path.endswith(".json")), default=None)
+    if newest is None:
+        return
+    number, local = int(newest.removeprefix(folder)[:20]), lake.path / newest
+    same = not local.exists() or local.read_text(encoding="utf-8") == target.read(newest)
+    if number > lake.delta(table).version() or not same:
+        raise PipelineError(
+            f"{target.url} has version {number:,} of {table}, which the lake in {lake.path} has not: it was restored "
+            "from a backup, or is an old copy. Publish to an empty prefix."
+        )
+
+
+def digest_of(lake: Lake, file: LakeFile) -> str:
+    """Return the SHA-256 that a file was committed with; that of now if another program wrote it."""
     try:
         return file.sha256 or sha256_of(lake.path / file.path)
     except OSError:
         return ""
-
-
-def link_files(lake: ParquetLake, todo: plan.Publication, folder: Path, number: int) -> dict[str, Path] | None:
-    """Make hard links to the files to upload, so that a compaction may remove them from the lake meanwhile.
-
-    Returns the links by path, or None if the lake has a newer commit by now, which has replaced one of the files.
-    Raises PipelineError if a file is missing.
-    """
-    links: dict[str, Path] = {}
-    for index, (file, _) in enumerate(todo.to_upload):
-        links[file.path] = folder / f"{number}-{index}"
-        try:
-            links[file.path].unlink(missing_ok=True)
-            os.link(lake.path / file.path, links[file.path])
-        except FileNotFoundError:
-            lake.settle()
-            if lake.head.number != number:
-                return None
-            raise PipelineError(
-                f"{lake.path / file.path} is missing: see with verify what else is; if old days were removed, "
-                "give --since."
-            ) from None
-        except OSError as error:
-            raise PipelineError(f"{lake.path / file.path} cannot be linked ({error.strerror}).") from None
-    return links
-
-
-def run(
-    lake: ParquetLake,
-    target: Target,
-    mirror: PublishedLake,
-    head: Commit,
-    todo: plan.Publication,
-    links: Mapping[str, Path],
-    present: Mapping[str, int],
-    check: str,
-) -> str:
-    """Do what is planned, in the order that readers need. Returns a text for the user."""
-    upload_all(target, todo, links, check)
-    files = sorted((*todo.there, *todo.uploads, *todo.replacements), key=lambda file: file.path)
-    update(target, f"{CONTROL}/lake.json", (lake.control / "lake.json").read_text(encoding="utf-8"), present)
-    update(target, README, READ_ONE_TABLE, present)
-    # Another lake may have claimed the same empty prefix at the same moment.
-    check_mark(target, lake)
-    began = time.monotonic()
-    in_parallel(lambda file: target.put_in_place(file.path, file.bytes), todo.replacements)
-    if head.number:
-        commit = replace(head, files=tuple(files), removed=(), exchanged=(), merged=True)
-        mirror.commit(target, commit)
-    in_parallel(target.delete, todo.gone)
-    twice_seconds = time.monotonic() - began
-    left = [path for path in present if path.startswith(f"{UPLOADING}/")]
-    left += [uploading(file.path) for file in todo.replacements]
-    old = [path for path in present if path.startswith(f"{COMMITS}/") and path < commit_path(head.number)]
-    in_parallel(target.delete, {*left, *old})
-    return report(target, head, todo, twice_seconds)
-
-
-def report(target: Target, head: Commit, todo: plan.Publication, twice_seconds: float) -> str:
-    """Return what was done."""
-    uploaded = [file for file, _ in todo.to_upload]
-    text = (
-        f"{target.url} has commit {head.number:,}: uploaded {len(uploaded):,} files, "
-        f"{plan.total_bytes(uploaded):,} bytes; {len(todo.there):,} were there; deleted {len(todo.gone):,}."
-    )
-    if days := len(todo.replaced_folders):
-        text += f" The rows of {days:,} replaced days were there twice for at most {twice_seconds:.1f} s."
-    return text
-
-
-def upload_all(target: Target, todo: plan.Publication, links: Mapping[str, Path], check: str) -> None:
-    """Upload files, and read each to compare its content unless ``check`` is ``size``. Raises PipelineError."""
-    progress = Progress(len(todo.to_upload))
-
-    def upload(item: tuple[LakeFile, str]) -> int:
-        file, path = item
-        local = links[file.path]
-        digest = sha256_of(local)
-        if file.sha256 and digest != file.sha256:
-            raise PipelineError(f"{file.path} is not as it was committed: see with verify what else is.")
-        target.upload(local, path)
-        if check != "size" and target.digest(path) != digest:
-            target.delete(path)
-            raise PipelineError(f"{target.url}/{path} is not what was uploaded (SHA-256 differs): run it again.")
-        return file.rows
-
-    try:
-        in_parallel(upload, todo.to_upload, progress.add)
-    finally:
-        progress.end()
 
 
 def in_parallel(

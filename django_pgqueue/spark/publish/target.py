@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake.folder import CONTROL
+from django_pgqueue.spark.lake.tables import CONTROL
 from django_pgqueue.spark.publish.store_errors import StoreAddress, store_errors
 
 UPLOADING = f"{CONTROL}/uploading"
@@ -91,16 +91,6 @@ class Target:
             while chunk := stream.read(CHUNK_BYTES):
                 sha256.update(chunk)
         return sha256.hexdigest()
-
-    def put_in_place(self, path: str, size: int) -> None:
-        """Give a file at ``uploading(path)`` its place. An object store copies it on its side, without an upload."""
-        with self._errors():
-            if self.is_object_store:
-                self.files.copy_file(self._full(uploading(path)), self._full(path))
-            else:
-                self._move(uploading(path), path)
-            if self.files.get_file_info(self._full(path)).size != size:
-                raise PipelineError(f"{self.url}/{path} does not have {size:,} bytes after its copy: run it again.")
 
     def delete(self, path: str) -> None:
         """Delete a file, if it is there."""

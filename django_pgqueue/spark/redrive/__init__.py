@@ -45,14 +45,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Redrive the chosen dead letters, or count them with --dry-run. Returns 1 if letters were refused, or else 0."""
     from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import ParquetLake
+    from django_pgqueue.spark.lake import Lake
 
     source = arguments.source_of(args)
     # This line is printed before Spark has started.
     source.connect().close()
     lake = None
     if args.lake is not None:
-        lake = ParquetLake.open(args.lake)
+        lake = Lake.open(args.lake)
         check_identity(lake, source.identity(), adopt=False)
     with arguments.engine("redrive", args) as spark:
         from django_pgqueue.spark.redrive.job import put_back

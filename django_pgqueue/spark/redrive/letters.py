@@ -12,7 +12,7 @@ from pyspark.sql import functions
 from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, NumericType, StringType, StructType
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,7 +42,7 @@ def dead_letters(
     return chosen(reader.options(**options).load(), condition, payload)
 
 
-def dead_letters_of(spark: SparkSession, lake: ParquetLake, condition: str, payload: str | None = None) -> DataFrame:
+def dead_letters_of(spark: SparkSession, lake: Lake, condition: str, payload: str | None = None) -> DataFrame:
     """Return the dead letters of a lake for which a condition in Spark SQL is true.
 
     Letters that retention has dropped since, or that were redriven, are counted when the frame is redriven. Raises

@@ -1,27 +1,27 @@
-"""Read from a lake's folders and its newest commit which data the lake holds."""
+"""Read from the logs of a lake which data it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.tables import METADATA
+from django_pgqueue.spark.transforms.touched import find_touched
 
 TABLES = ("archive", "dead_letter", "channel", "metrics", "forecast")
-LOOKED_AT_COMMITS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TableHoldings:
-    """The data of one table. ``rows``: None if commits do not count them."""
+    """The data of one table."""
 
     table: str
     days: int
     files: int
     bytes: int
-    rows: int | None
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +40,25 @@ class Holdings:
     tables: Sequence[TableHoldings] = ()
 
 
-def holdings(lake: ParquetLake) -> Holdings:
-    """Return what the lake holds, from its newest commit and its folders."""
-    state, numbers = lake.state, lake.commit_numbers()
-    unseen = (number for number in numbers if number > state.get("rolled_up", 0))
+def holdings(lake: Lake) -> Holdings:
+    """Return what the lake holds, from the logs of its tables."""
+    metrics = lake.delta("metrics")
+    exported_at = _time(lake.state.get("exported_at"))
+    rolled_up = next((commit for commit in metrics.history() if '"rollup"' in commit.get(METADATA, "")), None)
     return Holdings(
         name=lake.description.name,
-        exported_at=_time(state.get("exported_at")),
-        exported_xid=state.get("exported_xid"),
-        rolled_up_at=_last_rollup(lake, numbers),
-        rollup_due=any(lake.commit(number).kind == "export" for number in unseen),
-        tables=[_held(lake, table, state.get("rows", {}).get(table)) for table in TABLES],
+        exported_at=exported_at,
+        exported_xid=lake.exported() if exported_at else None,
+        rolled_up_at=datetime.fromtimestamp(rolled_up["timestamp"] / 1000, UTC) if rolled_up else None,
+        rollup_due=bool(find_touched(lake).days),
+        tables=[_held(lake, table) for table in TABLES],
     )
 
 
-def _held(lake: ParquetLake, table: str, rows: dict[str, int] | None) -> TableHoldings:
+def _held(lake: Lake, table: str) -> TableHoldings:
     files = lake.files(table)
-    days = {day_of(file.parent.relative_to(lake.path / table).as_posix()) for file in files}
-    counted = None if rows is None else sum(rows.values())
-    return TableHoldings(table, len(days), len(files), sum(file.stat().st_size for file in files), counted)
-
-
-def _last_rollup(lake: ParquetLake, numbers: Sequence[int]) -> datetime | None:
-    """Return the time of the last rollup among the newest commits; a lake may have many thousands."""
-    commits = (lake.commit(number) for number in reversed(numbers[-LOOKED_AT_COMMITS:]))
-    return next((_time(commit.at) for commit in commits if commit.kind == "rollup"), None)
+    rows = sum(file.rows for file in files)
+    return TableHoldings(table, len({file.day for file in files}), len(files), sum(file.bytes for file in files), rows)
 
 
 def _time(at: str | None) -> datetime | None:

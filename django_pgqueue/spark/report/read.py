@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake.files import day_of
 from django_pgqueue.spark.lake.rows import read_table
 from django_pgqueue.spark.report.choice import Choice, channel_rows, queue_rows
 from django_pgqueue.spark.schema import arrow_schema

@@ -13,8 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.days import day_ranges
 from django_pgqueue.spark.report.choice import Choice
 from django_pgqueue.spark.report.compare import (
@@ -53,7 +52,7 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue or a channel, or a
     file cannot be written.
     """
-    lake = ParquetLake.open(path)
+    lake = Lake.open(path)
     data, compared, expected, held = steady(lake, lambda: _read(lake, asked))
     _check_known(data, asked.choice)
     composed = compose if asked.choice.channel is None or not data.queues else compose_channel
@@ -68,11 +67,11 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
-def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
+def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
     def files(grain: str, within: Sequence[date]) -> list[Path]:
-        return [file for file in lake.files("metrics", within) if f"grain={grain}" in file.parts]
+        return [file for file in lake.paths("metrics", within) if f"grain={grain}" in file.parts]
 
-    there = {day_of(part) for part in lake.partitions("metrics") if part.startswith("grain=day/")}
+    there = {file.day for file in lake.files("metrics") if file.partition.startswith("grain=day/")}
     period = _period(there, asked)
     _check_period(there, period, asked)
     last = min([*period[-1:], *_last_whole_day(lake)], default=date.min)
@@ -89,13 +88,13 @@ def _read(lake: ParquetLake, asked: ReportRequest) -> tuple[Data, Comparison, pa
     )
 
 
-def _last_whole_day(lake: ParquetLake) -> list[date]:
+def _last_whole_day(lake: Lake) -> list[date]:
     """Return the last day that was over when the last export was made; none if there was none."""
     exported_at = _exported_at(lake)
     return [exported_at.date() - ONE_DAY] if exported_at else []
 
 
-def _exported_at(lake: ParquetLake) -> datetime | None:
+def _exported_at(lake: Lake) -> datetime | None:
     exported_at = lake.state.get("exported_at")
     return datetime.fromisoformat(exported_at).astimezone(UTC) if exported_at else None
 
@@ -112,22 +111,22 @@ def _check_known(data: Data, choice: Choice) -> None:
         raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
 
 
-def steady(lake: ParquetLake, read: Callable[[], Read]) -> Read:
-    """Call ``read`` until its whole result comes from one commit: a rollup replaces files during a read.
+def steady(lake: Lake, read: Callable[[], Read]) -> Read:
+    """Call ``read`` until its whole result comes from the same versions: a rollup replaces files during a read.
 
     Raises PipelineError when the lake is written again and again, or a file is missing for another reason.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        head = lake.head.number
+        versions = lake.versions
         try:
             found = read()
         except (PipelineError, FileNotFoundError) as error:
-            if lake.head.number != head and attempt < ATTEMPTS:
+            if lake.versions != versions and attempt < ATTEMPTS:
                 continue
             if isinstance(error, FileNotFoundError):
                 raise PipelineError(f"{error.filename} has gone while the report read it: run report again.") from error
             raise
-        if lake.head.number == head:
+        if lake.versions == versions:
             return found
     raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
@@ -158,10 +157,9 @@ def _check_period(there: set[date], period: Sequence[date], asked: ReportRequest
     )
 
 
-def _newest_forecast(lake: ParquetLake) -> list[Path]:
+def _newest_forecast(lake: Lake) -> list[Path]:
     """Return the files of the newest forecast. Its day is that of the computation, not of the metrics."""
-    newest = max(map(day_of, lake.partitions("forecast")), default=None)
-    return [] if newest is None else lake.files("forecast", [newest])
+    return lake.paths("forecast", [file.day for file in lake.files("forecast")][-1:])
 
 
 def _replace(output: Path, text: str) -> None:

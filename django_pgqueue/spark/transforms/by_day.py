@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
-from django_pgqueue.spark.lake import ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.tables import COUNTED
 from django_pgqueue.spark.progress import Progress, collect
-from django_pgqueue.spark.transforms.touched import MESSAGES, Touched
+from django_pgqueue.spark.transforms.touched import Touched
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -46,12 +46,12 @@ class DayResult:
     failure: str = ""
 
 
-def plan_days(lake: ParquetLake, days: Sequence[date], touched: Touched, minutes_from: date) -> list[DayTask]:
+def plan_days(lake: Lake, days: Sequence[date], touched: Touched, minutes_from: date) -> list[DayTask]:
     """Return a task for each day. ``minutes_from``: the first day with rows by minute."""
     files: dict[date, list[tuple[str, str]]] = {}
-    for table in MESSAGES:
-        for path in lake.files(table, touched.settled_on(days)):
-            files.setdefault(day_of(path.parent.name), []).append((table, str(path)))
+    for table in COUNTED:
+        for file in lake.files(table, touched.settled_on(days)):
+            files.setdefault(file.day, []).append((table, str(lake.path / file.path)))
     return [
         DayTask(
             day,

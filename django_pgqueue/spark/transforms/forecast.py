@@ -10,15 +10,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.lake.rows import read_table
+from django_pgqueue.spark.lake.tables import state_of
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.source import Source
@@ -63,24 +65,23 @@ NOT_SEEN = Seen({}, 0)
 
 
 def write_forecast(
-    lake: ParquetLake,
+    lake: Lake,
     source: Source | None = None,
     now: datetime | None = None,
     *,
     again: bool = True,
-    state: Mapping[str, Any] | None = None,
 ) -> int | None:
     """Write the lake's forecast from ``now`` on (default: the clock's time), in place of the forecast of that day.
 
     The backlog at its start is that of ``source``; without ``source``, nothing waits. ``again``: also when the last
-    forecast was made in the same hour, with the same backlog, after the same export. ``state``: keys of the lake's
-    state to commit with it. Returns the number of rows; None when nothing was written. Raises PipelineError.
+    forecast was made in the same hour, with the same backlog, after the same export. Returns the number of
+    rows; None when nothing was written. Raises PipelineError.
     """
     now = now or datetime.now(UTC)
     live = waiting(source, now)
     until = _exported_at(lake, now)
     made_of = {"hour": _hour(now).isoformat(), "until": _hour(until).isoformat(), "waiting": _digest(live)}
-    if not again and lake.state.get("forecast", {}).items() >= made_of.items():
+    if not again and state_of(lake.delta("forecast")).items() >= made_of.items():
         return None
     with lake.writing() as writing:
         rows = pa.Table.from_pylist(list(forecast(history(lake, now), live, now, until)), FORECAST)
@@ -88,18 +89,20 @@ def write_forecast(
         files = []
         if rows.num_rows:
             path = writing.stage("forecast", partition)
-            pq.write_table(rows, path, compression="zstd", write_page_checksum=True)
+            with open_writer(path, FORECAST) as writer:
+                writer.write_table(rows)
             files.append(writing.staged(path))
-        made = {"forecast": made_of | {"computed_at": now.isoformat(), "rows": rows.num_rows}}
-        writing.commit("forecast", files, replace=[("forecast", partition)], state={**(state or {}), **made})
+        made = made_of | {"computed_at": now.isoformat(), "rows": rows.num_rows}
+        old = lake.files("forecast", [now.date()])
+        writing.commit("forecast", "forecast", files, old, transaction=("pgqueue-forecast", time_ns()), state=made)
     return int(rows.num_rows)
 
 
-def history(lake: ParquetLake, now: datetime) -> pa.Table:
+def history(lake: Lake, now: datetime) -> pa.Table:
     """Return the hourly metrics of whole channels in the last 28 days."""
     since = now - HISTORY
     days = {(since + timedelta(days=n)).date() for n in range(HISTORY.days + 1)}
-    paths = [path for path in lake.files("metrics", days) if "grain=hour" in path.parts]
+    paths = [path for path in lake.paths("metrics", days) if "grain=hour" in path.parts]
 
     def whole_channels(rows: pa.Table) -> pa.Table:
         is_channel = pc.equal(rows["level"], "channel")
@@ -201,7 +204,7 @@ def _digest(live: pa.Table) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _exported_at(lake: ParquetLake, now: datetime) -> datetime:
+def _exported_at(lake: Lake, now: datetime) -> datetime:
     exported = lake.state.get("exported_at")
     return min(datetime.fromisoformat(exported), now) if exported else now
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from time import time_ns
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.lake import ParquetLake, StagedFile
-from django_pgqueue.spark.lake.commit import day_of
+from django_pgqueue.spark.lake import Lake, LakeFile, StagedFile
 from django_pgqueue.spark.lake.days import ONE_DAY
-from django_pgqueue.spark.lake.history import lost_files
+from django_pgqueue.spark.lake.tables import COUNTED
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
 from django_pgqueue.spark.transforms.queries import query
 from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
-from django_pgqueue.spark.transforms.touched import MESSAGES, Touched, find_touched
+from django_pgqueue.spark.transforms.touched import Touched, find_touched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-GRAINS = ("minute", "hour", "day")
+# The app id of the transactions of rollups: of two that began at the same version, one commits.
+ROLLUP = "pgqueue-rollup"
 # The number of messages that are computed at once; Spark sorts them on disk, and a killed run repeats them.
 BATCH_MESSAGES = 5_000_000
 # Up to this number of messages, this process is done before Spark would be, with its start. It is no larger than
@@ -49,7 +51,7 @@ class Rolled:
 
 def rollup(
     spark: SparkSession | None,
-    lake: ParquetLake,
+    lake: Lake,
     sla: Mapping[str, timedelta] | None = None,
     *,
     everything: bool = False,
@@ -70,22 +72,22 @@ def rollup(
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
-        minutes_from = first_day_of_minutes(lake, keep_minutes)
-        for batch in batches(days, _messages(lake), most):
+        messages = _messages(touched)
+        minutes_from = first_day_of_minutes(messages, keep_minutes)
+        for batch in batches(days, messages, most):
             files = _compute(spark, lake, batch, touched, sla or {}, minutes_from, writing, large)
             touched.days -= {*batch}
-            replaced = {("metrics", f"grain={grain}/day={day}") for grain in GRAINS for day in batch}
-            replaced |= old_minutes(lake, minutes_from)
-            lost = lost_files(lake, {f"{table}/{part}" for table, part in replaced}) if everything else []
-            writing.commit("rollup", files, replace=sorted(replaced), state=touched.state(), lost=lost)
+            old = [file for file in lake.files("metrics") if file.day in batch or _is_old(file, minutes_from)]
+            writing.commit("metrics", "rollup", files, old, transaction=(ROLLUP, time_ns()), state=touched.state())
             rows += sum(file.rows for file in files)
             done(len(days) - len(touched.days), len(days))
+            shutil.rmtree(writing.folder / "metrics", ignore_errors=True)
     return Rolled(tuple(days), rows)
 
 
-def is_small(lake: ParquetLake, touched: Touched) -> bool:
+def is_small(touched: Touched) -> bool:
     """Return whether this process computes the days sooner than Spark."""
-    messages = _messages(lake)
+    messages = _messages(touched)
     return sum(messages.get(day, 0) for day in touched.settled_on(touched.days)) <= FEW_MESSAGES
 
 
@@ -103,22 +105,20 @@ def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterat
         yield batch
 
 
-def first_day_of_minutes(lake: ParquetLake, keep: int | None) -> date:
+def first_day_of_minutes(messages: Collection[date], keep: int | None) -> date:
     """Return the first of the newest ``keep`` days of the lake's messages up to tomorrow; None: the first of all."""
     tomorrow = datetime.now(UTC).date() + ONE_DAY
-    newest = max((day for day in _messages(lake) if day <= tomorrow), default=date.min)
+    newest = max((day for day in messages if day <= tomorrow), default=date.min)
     return date.min if keep is None else date.fromordinal(max(1, newest.toordinal() - keep + 1))
 
 
-def old_minutes(lake: ParquetLake, first: date) -> set[tuple[str, str]]:
-    """Return the partitions with metrics by minute of days before ``first``: table and partition."""
-    days = {file.parent.name for file in lake.files("metrics") if file.parent.parent.name == "grain=minute"}
-    return {("metrics", f"grain=minute/{day}") for day in days if day_of(day) < first}
+def _is_old(file: LakeFile, minutes_from: date) -> bool:
+    return file.partition.startswith("grain=minute/") and file.day < minutes_from
 
 
 def _compute(
     spark: SparkSession | None,
-    lake: ParquetLake,
+    lake: Lake,
     days: Collection[date],
     touched: Touched,
     sla: Mapping[str, timedelta],
@@ -127,7 +127,7 @@ def _compute(
     large: int,
 ) -> list[StagedFile]:
     """Write the metrics of these days into the staging folder, and return the files."""
-    messages = _messages(lake)
+    messages = _messages(touched)
     in_sql = [] if spark is None else [day for day in days if messages.get(day, 0) > large]
     files: list[StagedFile] = []
     if spark is not None and in_sql:
@@ -146,7 +146,7 @@ def _compute(
 @contextmanager
 def metric_rows(
     spark: SparkSession,
-    lake: ParquetLake,
+    lake: Lake,
     days: Collection[date],
     touched: Touched,
     sla: Mapping[str, timedelta],
@@ -194,25 +194,24 @@ def one_by_one(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(FALLBACK, before)
 
 
-def _created(spark: SparkSession, lake: ParquetLake, days: Collection[date], touched: Touched) -> DataFrame:
+def _created(spark: SparkSession, lake: Lake, days: Collection[date], touched: Touched) -> DataFrame:
     """Return the messages that were created on these days, whenever they were settled."""
     from pyspark.sql import functions as f
 
     archive, dead_letters = (
         lake.read(spark, table, touched.settled_on(days)).select("queue", "channel", "handler", "created_at")
-        for table in MESSAGES
+        for table in COUNTED
     )
     # The comparison is by text: Java has no Date for the year 1, and infinity is exported as that year.
     created_on = f.to_date("created_at").cast("string")
     return archive.union(dead_letters).where(created_on.isin([day.isoformat() for day in days]))
 
 
-def _messages(lake: ParquetLake) -> dict[date, int]:
+def _messages(touched: Touched) -> dict[date, int]:
     """Return how many messages the lake has, by day of settlement."""
     counted: dict[date, int] = {}
-    for days in lake.state.get("rows", {}).values():
-        for day, rows in days.items():
-            counted[date.fromisoformat(day)] = counted.get(date.fromisoformat(day), 0) + rows
+    for file in touched.files:
+        counted[file.day] = counted.get(file.day, 0) + file.rows
     return counted
 
 

@@ -1,83 +1,85 @@
-"""Find the days that a rollup has to compute: days with messages that the last rollup did not know.
-
-The state of the lake has three keys for it: ``rolled_up``, the commit up to which days were collected;
-``rollup_pending``, days that are known but not computed yet; ``created_days``, by day of settlement the other days on
-which its messages were created.
-"""
+"""Find the days that a rollup has to compute: days with messages that the last rollup did not know."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from django_pgqueue.spark.lake import Commit, ParquetLake
-from django_pgqueue.spark.lake.commit import day_of
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-MESSAGES = ("archive", "dead_letter")
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.files import day_of
+from django_pgqueue.spark.lake.rewriting import damage_named
+from django_pgqueue.spark.lake.tables import COUNTED, METADATA, state_of
 
 
 @dataclass(slots=True)
 class Touched:
     """The days that a rollup has to compute.
 
-    ``commit``: the newest commit that was examined. ``created_days``: by day of settlement the other days on which its
-    messages were created.
+    ``versions``: those of the tables that were examined. ``files``: all files of messages.
     """
 
-    commit: int
+    versions: dict[str, int]
     days: set[date]
-    created_days: dict[date, set[date]] = field(default_factory=dict)
+    files: list[LakeFile]
 
     def settled_on(self, days: Collection[date]) -> set[date]:
-        """Return the days on which messages that were created on ``days`` were settled, with ``days`` themselves."""
-        return {*days} | {settled for settled, created in self.created_days.items() if not created.isdisjoint(days)}
-
-    def settled_or_created(self, settled: date) -> set[date]:
-        """Return ``settled`` and the days on which the messages that were settled on it had been created."""
-        return {settled} | self.created_days.get(settled, set())
+        """Return the days on which messages that were created on ``days`` were settled, with ``days`` themselves, and
+        perhaps more days."""
+        created = ((file.day, file.created) for file in self.files if file.created)
+        return {*days} | {day for day, (first, last) in created if _within(days, first.date(), last.date())}
 
     def state(self) -> dict[str, Any]:
-        """Return the keys of the lake's state to commit."""
-        return {
-            "rolled_up": self.commit,
-            "rollup_pending": sorted(day.isoformat() for day in self.days),
-            "created_days": {
-                settled.isoformat(): sorted(day.isoformat() for day in created)
-                for settled, created in sorted(self.created_days.items())
-            },
+        """Return the state of the metrics to commit."""
+        return {"rolled_up": self.versions, "pending": sorted(day.isoformat() for day in self.days)}
+
+
+def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
+    """Return the days to compute now; ``everything``: all days of the lake's messages and of its metrics."""
+    versions = {table: lake.delta(table).version() for table in COUNTED}
+    files = [file for table in COUNTED for file in lake.files(table, version=versions[table])]
+    known = state_of(lake.delta("metrics"))
+    touched = Touched(versions, {date.fromisoformat(day) for day in known.get("pending", [])}, files)
+    try:
+        if everything or not known.get("rolled_up"):
+            raise FileNotFoundError
+        for table in COUNTED:
+            for actions in lake.log(table, known["rolled_up"][table]):
+                touched.days |= changed_days(actions)
+    except FileNotFoundError:
+        # The log does not go back so far.
+        touched.days = {file.day for file in lake.files("metrics")} | {
+            day for file in files for day in (file.day, *_created_days(lake, file))
         }
-
-
-def find_touched(lake: ParquetLake, *, everything: bool = False) -> Touched:
-    """Return the days to compute now; ``everything``: all days on which the lake ever had messages."""
-    head, state = lake.head, {} if everything else lake.state
-    touched = Touched(
-        commit=head.number,
-        days={date.fromisoformat(day) for day in state.get("rollup_pending", [])},
-        created_days={
-            date.fromisoformat(settled): {date.fromisoformat(day) for day in created}
-            for settled, created in state.get("created_days", {}).items()
-        },
-    )
-    for number in lake.commit_numbers():
-        if number > state.get("rolled_up", 0):
-            _look_at(lake.commit(number), touched)
     return touched
 
 
-def _look_at(commit: Commit, touched: Touched) -> None:
-    if commit.kind == "compact" and not commit.merged:
-        return  # its rows were in the lake before
-    for path in commit.removed:
-        table, _, rest = path.partition("/")
-        if table in MESSAGES:
-            settled = day_of(rest.rpartition("/")[0])
-            touched.days |= touched.settled_or_created(settled)
-    for file in commit.files:
-        if file.table in MESSAGES:
-            created = {date.fromisoformat(day) for day in file.more.get("created_days", [])}
-            touched.days |= {file.day} | created
-            if others := created - {file.day}:
-                touched.created_days.setdefault(file.day, set()).update(others)
+def changed_days(actions: Iterable[dict[str, Any]]) -> set[date]:
+    """Return the days whose figures a version changes: those of its rows, and those on which they were created."""
+    days: set[date] = set()
+    for action in actions:
+        for kind in ("add", "remove"):
+            if kind in action and action[kind]["dataChange"]:
+                days.add(day_of(action[kind]["path"].rpartition("/")[0]))
+        noted = action.get("commitInfo", {}).get(METADATA)
+        if noted:
+            days |= {date.fromisoformat(day) for day in json.loads(noted)["created_days"]}
+    return days
+
+
+def _created_days(lake: Lake, file: LakeFile) -> set[date]:
+    if file.created and {at.date() for at in file.created} == {file.day}:
+        return {file.day}
+    path = lake.path / file.path
+    with damage_named(path):
+        rows = pq.read_table(path, columns=["created_at"], partitioning=None)
+    return {*pc.unique(rows["created_at"].cast("date32")).to_pylist()}
+
+
+def _within(days: Collection[date], first: date, last: date) -> bool:
+    return any(first <= day <= last for day in days)

@@ -14,7 +14,7 @@ import pytest
 
 from django_pgqueue.spark import redrive as command_module
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.redrive import job
 from django_pgqueue.spark.redrive.job import redrive
 from django_pgqueue.spark.redrive.letters import dead_letters
@@ -54,14 +54,14 @@ def frame(spark: SparkSession, keys: list[int]) -> Any:
     return spark.createDataFrame([(key,) for key in keys], "id bigint")
 
 
-def lake_of_letters(path: Path, keys: list[int]) -> ParquetLake:
+def lake_of_letters(path: Path, keys: list[int]) -> Lake:
     """A lake whose dead letters have these ids and failed."""
-    made = ParquetLake.open(path, create=True)
+    made = Lake.open(path, create=True)
     with made.writing() as writing:
         file = writing.stage("dead_letter", f"day={DAY}")
         letters = [{"id": key, "reason": "failed"} for key in keys]
         pq.write_table(pa.Table.from_pylist(letters, arrow_schema("dead_letter")), file)
-        writing.commit("export", [writing.staged(file)])
+        writing.commit("dead_letter", "export", [writing.staged(file)])
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.schema import TABLES, arrow_schema
 
 COUNTED = {column.name for column in TABLES["metrics"] if column.type == pa.int64()} | {"run_seconds", "retry_seconds"}
@@ -38,20 +38,23 @@ def of_each_grain(*rows: dict[str, Any]) -> list[dict[str, Any]]:
 
 def lake_of(
     path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[str, Any]] = (), *, replace: bool = False
-) -> ParquetLake:
-    lake = ParquetLake.open(path, create=True)
+) -> Lake:
+    lake = Lake.open(path, create=True)
     parts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         parts["metrics", f"grain={row['grain']}/day={row['bucket_at'].date()}"].append(row)
     for row in forecast:
         parts["forecast", f"day={row['computed_at'].date()}"].append(row)
     with lake.writing() as writing:
-        staged = []
+        staged: dict[str, list[StagedFile]] = {"metrics": [], "forecast": []}
         for (table, partition), content in parts.items():
             file = writing.stage(table, partition)
             # The grain is in the path alone.
             rows = pa.Table.from_pylist(content, arrow_schema(table))
             pq.write_table(rows.drop_columns("grain") if table == "metrics" else rows, file)
-            staged.append(writing.staged(file))
-        writing.commit("rollup", staged, replace=parts if replace else (), state={"rolled_up": lake.head.number})
+            staged[table].append(writing.staged(file))
+        for table, files in staged.items():
+            old = [file for file in lake.files(table) if replace and (table, file.partition) in parts]
+            state = {"rolled_up": lake.versions} if table == "metrics" else None
+            writing.commit(table, "rollup", files, old, state=state)
     return lake

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.compare import compared_days
 from django_pgqueue.spark.report.sections.changes import compared_text
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
@@ -90,8 +90,8 @@ def test_the_days_to_compare_with_may_be_chosen(two_days_after_two: Path) -> Non
 
 
 def test_a_day_that_is_not_over_is_not_compared(two_days_after_two: Path) -> None:
-    with ParquetLake.open(two_days_after_two).writing() as writing:
-        writing.commit("export", state={"exported_at": (NOON + timedelta(hours=1)).isoformat()})
+    with Lake.open(two_days_after_two).writing() as writing:
+        writing.commit("archive", "export", state={"exported_at": (NOON + timedelta(hours=1)).isoformat()})
 
     page = reported(two_days_after_two, days=1)
 
@@ -99,8 +99,8 @@ def test_a_day_that_is_not_over_is_not_compared(two_days_after_two: Path) -> Non
 
 
 def exported_at(lake: Path, at: datetime) -> None:
-    with ParquetLake.open(lake).writing() as writing:
-        writing.commit("export", state={"exported_at": at.isoformat()})
+    with Lake.open(lake).writing() as writing:
+        writing.commit("archive", "export", state={"exported_at": at.isoformat()})
 
 
 def test_a_lake_of_one_hour_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import psycopg
 from django_pgqueue.charts import value_text
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.rollup import rollup
 from tests.spark.report.page import reported
@@ -44,7 +44,7 @@ def test_the_page_says_what_the_tables_say(
     fill_archive(database, 900, leased_at=leased_at, channel="CASE WHEN i % 4 = 0 THEN 'a/b=<c>' ELSE 'acme' END")
     fill_dead_letters(database, 100, leased_at=leased_at, channel="'acme'", reason="'poison'")
     export(source, lake)
-    rollup(spark, ParquetLake.open(lake), {"default": timedelta(seconds=2, milliseconds=500)})
+    rollup(spark, Lake.open(lake), {"default": timedelta(seconds=2, milliseconds=500)})
 
     page = reported(lake)
 

@@ -94,7 +94,7 @@ def test_the_depth_is_what_was_enqueued_and_is_settled_later(tmp_path: Path) -> 
     lake = lake_of(tmp_path / "lake", rows)
 
     def files(grain: str, days: list[date]) -> list[Path]:
-        return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
+        return [file for file in lake.paths("metrics", days) if f"grain={grain}" in file.parts]
 
     today, tomorrow = NOON.date(), NOON.date() + timedelta(days=1)
     whole, first = (read_report_data(files, *days) for days in ([[today, tomorrow]], [[today], *[]]))

@@ -12,9 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.read import COMPARED, read_report_data
 from django_pgqueue.spark.report.sections.tenants import noisy
 from django_pgqueue.spark.schema import arrow_schema
@@ -91,7 +92,7 @@ def test_the_newest_forecast_is_added_up_over_channels(small: Path) -> None:
 
 
 def test_the_lake_is_described(small: Path) -> None:
-    lake = ParquetLake.open(small)
+    lake = Lake.open(small)
     page = reported(small)
 
     rows = {row[0]: row for row in page.tables[f"The lake {lake.description.name}"]}
@@ -102,8 +103,11 @@ def test_the_lake_is_described(small: Path) -> None:
 def test_a_rollup_that_is_due_is_reported(small: Path) -> None:
     assert "of all that is here" in reported(small).text
 
-    with ParquetLake.open(small).writing() as writing:
-        writing.commit("export", state={"exported_xid": 4711, "exported_at": "2026-11-21T12:34:56+00:00"})
+    with Lake.open(small).writing() as writing:
+        path = writing.stage("archive", "day=2026-11-21")
+        pq.write_table(pa.table({"id": [1]}), path)
+        state = {"exported_at": "2026-11-21T12:34:56+00:00"}
+        writing.commit("archive", "export", [writing.staged(path)], transaction=("pgqueue", 4711), state=state)
 
     page = reported(small)
     assert "more was exported since" in page.text
@@ -154,7 +158,7 @@ def test_the_grain_fits_the_period(tmp_path: Path, apart: timedelta, grain: str,
     lake = lake_of(tmp_path / "lake", rows)
 
     def files(grain: str, days: Sequence[date]) -> list[Path]:
-        return [file for file in lake.files("metrics", days) if f"grain={grain}" in file.parts]
+        return [file for file in lake.paths("metrics", days) if f"grain={grain}" in file.parts]
 
     data = read_report_data(files, [(NOON - timedelta(days=number)).date() for number in reversed(range(50))])
 
@@ -191,7 +195,7 @@ def test_the_policy_of_the_page_allows_its_own_style_and_nothing_else(small: Pat
 
 
 def test_an_empty_lake_has_a_report_that_says_what_to_do(tmp_path: Path) -> None:
-    ParquetLake.open(tmp_path / "lake", create=True)
+    Lake.open(tmp_path / "lake", create=True)
 
     assert "Run export and rollup" in reported(tmp_path / "lake").text
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.write import ReportRequest, steady, write
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
@@ -24,7 +24,7 @@ REPORTS = 8
 
 
 def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> None:
-    for file in ParquetLake.open(small).files("metrics"):
+    for file in Lake.open(small).paths("metrics"):
         with pq.ParquetFile(file) as old:
             rows = old.read().drop_columns(["sla_seconds", "sla_breaches", "dead_by_reason"])
         pq.write_table(rows, file)
@@ -36,7 +36,7 @@ def test_an_older_file_has_nothing_in_a_column_that_it_lacks(small: Path) -> Non
 
 
 def test_a_damaged_file_is_named(small: Path) -> None:
-    [file] = [file for file in ParquetLake.open(small).files("metrics") if "grain=day" in file.parts]
+    [file] = [file for file in Lake.open(small).paths("metrics") if "grain=day" in file.parts]
     file.write_bytes(file.read_bytes()[:-20])
 
     with pytest.raises(PipelineError, match=re.escape(str(file))):
@@ -95,16 +95,16 @@ def test_a_read_during_a_write_of_the_lake_is_repeated(tmp_path: Path, gone: Exc
     reads = []
 
     def read() -> int:
-        reads.append(lake.head.number)
+        reads.append(sum(lake.versions.values()))
         if len(reads) == 1:
             lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=1), completed=2)))
         if len(reads) == 2:
             lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=2), completed=2)))
             raise gone
-        return lake.head.number
+        return sum(lake.versions.values())
 
-    assert steady(lake, read) == 3
-    assert reads == [1, 2, 3]
+    assert steady(lake, read) == reads[-1]
+    assert len({*reads}) == len(reads) == 3
 
 
 def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_an_error_of_a_steady_lake_is_reported_at_once(small: Path, gone: Except
         raise gone
 
     with pytest.raises(PipelineError, match="gone"):
-        steady(ParquetLake.open(small), read)
+        steady(Lake.open(small), read)
     assert len(reads) == 1

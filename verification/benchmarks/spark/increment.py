@@ -8,7 +8,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake, StagedFile
 
 from .rollup import DAY, fill, run, summary
 
@@ -24,7 +24,7 @@ def measure(rows: int, rounds: int) -> list[str]:
         command = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(path)]
         fill(path, DAY, rows // days)
         first, nothing, little = [run(command)], [], []
-        repeat(ParquetLake.open(path), days)
+        repeat(Lake.open(path), days)
         for number in range(rounds):
             nothing.append(run(command))
             fill(path, DAY + timedelta(days=days + number), NEW)
@@ -37,15 +37,16 @@ def measure(rows: int, rounds: int) -> list[str]:
     ]
 
 
-def repeat(lake: ParquetLake, days: int) -> None:
+def repeat(lake: Lake, days: int) -> None:
     """Copy the files of the first day to the days after it, as days that were exported and rolled up."""
-    files = [file for number in lake.commit_numbers() for file in lake.commit(number).files if file.table != "forecast"]
+    files = [file for table in ("archive", "metrics") for file in lake.files(table)]
     for number in range(1, days):
         day = (DAY + timedelta(days=number)).date()
         with lake.writing() as writing:
-            staged = []
+            staged: dict[str, list[StagedFile]] = {"archive": [], "metrics": []}
             for file in files:
                 copy = writing.stage(file.table, file.partition.replace(str(DAY.date()), str(day)))
                 shutil.copyfile(lake.path / file.path, copy)
-                staged.append(writing.staged(copy, **({"created_days": [str(day)]} if file.more else {})))
-            writing.commit("export", staged, state={"rolled_up": lake.head.number + 1})
+                staged[file.table].append(writing.staged(copy, [day]))
+            writing.commit("archive", "export", staged["archive"])
+            writing.commit("metrics", "rollup", staged["metrics"], state={"rolled_up": lake.versions})

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 
 from .memory import Peak
 
@@ -28,11 +28,11 @@ SECOND = 1_000_000  # microseconds
 # Computes each day in Spark's SQL, as days are that do not fit into the memory of a process.
 IN_SQL = """
 import sys
-from django_pgqueue.spark.lake import ParquetLake
+from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.transforms.rollup import rollup
 with session("benchmark") as spark:
-    rollup(spark, ParquetLake.open(sys.argv[1]), everything=True, large=0)
+    rollup(spark, Lake.open(sys.argv[1]), everything=True, large=0)
 """
 
 
@@ -44,7 +44,7 @@ def measure(rows: int, rounds: int) -> list[str]:
         lines = []
         for name, command in commands(path).items():
             runs = [run(command) for _ in range(rounds)]
-            metrics = sum(pq.read_metadata(file).num_rows for file in ParquetLake.open(path).files("metrics"))
+            metrics = sum(pq.read_metadata(file).num_rows for file in Lake.open(path).paths("metrics"))
             lines.append(
                 f"rollup of {rows:,} messages of one day, {metrics:,} rows of metrics, {name}: {summary(runs)}"
             )
@@ -117,8 +117,7 @@ def fill(path: Path, day: datetime, rows: int) -> None:
     table = pa.table(
         {field.name: columns.get(field.name, pa.nulls(rows, field.type)) for field in wanted}
     ).cast(wanted)  # fmt: skip
-    with ParquetLake.open(path, create=True).writing() as writing:
+    with Lake.open(path, create=True).writing() as writing:
         file = writing.stage("archive", f"day={day.date()}")
         pq.write_table(table, file, compression="zstd")
-        staged = writing.staged(file, created_days=[str(day.date())])
-        writing.commit("export", [staged])
+        writing.commit("archive", "export", [writing.staged(file, [day.date()])])

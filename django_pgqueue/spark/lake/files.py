@@ -1,0 +1,111 @@
+"""Files of the lake: their names hold the SHA-256 of their content, so that no list of digests can be lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+# The time at which it was committed, so that names are in that order, and the digest.
+NAME = re.compile(r"[0-9a-f]{16}-([0-9a-f]{64})\.parquet")
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
+
+    ``created_days``: the days on which its messages were created.
+    """
+
+    table: str
+    partition: str
+    path: Path
+    rows: int
+    bytes: int
+    sha256: str
+    created_days: tuple[date, ...] = ()
+
+    @property
+    def day(self) -> date:
+        return day_of(self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of a table. ``created``: the first and the last time of created_at of its rows, if it has such times."""
+
+    table: str
+    partition: str
+    name: str
+    rows: int
+    bytes: int
+    created: tuple[datetime, datetime] | None = field(default=None, compare=False)
+
+    @property
+    def path(self) -> str:
+        """Return the path relative to the lake."""
+        return f"{self.table}/{self.partition}/{self.name}"
+
+    @property
+    def day(self) -> date:
+        return day_of(self.partition)
+
+    @property
+    def sha256(self) -> str:
+        """Return the digest of the content that was committed; "" if another program wrote the file."""
+        found = NAME.fullmatch(self.name)
+        return found[1] if found else ""
+
+
+def file_of(table: str, action: dict[str, Any]) -> LakeFile:
+    """Return the file of an action, as Delta's ``get_add_actions(flatten=True)`` has it."""
+    partition, _, name = action["path"].rpartition("/")
+    first, last = action.get("min.created_at"), action.get("max.created_at")
+    created = (first, last) if first and last else None
+    return LakeFile(table, partition, name, action["num_records"] or 0, action["size_bytes"], created)
+
+
+def day_of(partition: str) -> date:
+    """Return the day of a partition such as ``day=2026-11-21`` or ``grain=hour/day=2026-11-21``."""
+    return date.fromisoformat(partition.rpartition("day=")[2])
+
+
+def values_of(partition: str) -> dict[str, str]:
+    """Return the columns of a partition with their values."""
+    return dict(part.split("=", 1) for part in partition.split("/"))
+
+
+def statistics(path: Path, columns: Iterable[str]) -> str:
+    """Return the statistics of a file as the log has them: its rows, and the range of these columns. Names and payloads
+    are never among these: an erased one must not stay in the log.
+    """
+    metadata = pq.read_metadata(path)
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    for name in columns:
+        if name not in metadata.schema.names:
+            continue
+        place = metadata.schema.names.index(name)
+        groups = [metadata.row_group(n).column(place).statistics for n in range(metadata.num_row_groups)]
+        known = [group for group in groups if group is not None and group.has_min_max]
+        if known and len(known) == len(groups):
+            least[name] = _value(min(group.min for group in known))
+            most[name] = _value(max(group.max for group in known), up=True)
+    return json.dumps({"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}})
+
+
+def _value(value: Any, *, up: bool = False) -> Any:
+    """Return a value in JSON's types. Delta's times have milliseconds: the last one is rounded up."""
+    if not isinstance(value, datetime):
+        return value
+    whole = value.replace(microsecond=value.microsecond // 1000 * 1000)
+    if up and whole < value:
+        whole += MILLISECOND
+    return f"{whole.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
