@@ -19,7 +19,7 @@ from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import Repair, find_repair
-from django_pgqueue.spark.export.task import ExportResult, Written
+from django_pgqueue.spark.export.task import ExportResult
 from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
 from django_pgqueue.spark.lake.writing import Writing, check_log
@@ -73,7 +73,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         with source.connect() as connection, source.errors():
             check_unchanged(connection, plan.partitions)
             lost = register.lost_rows(connection, lake)
-        files = [_staged(file) for result in results for file in result.files]
+        files = [file for result in results for file in result.files]
         if state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
         losses = list(find_losses(plan, results, state, lost))
@@ -101,12 +101,6 @@ def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOpt
         if result.failure:
             raise PipelineError(result.failure)
     return results
-
-
-def _staged(file: Written) -> StagedFile:
-    return StagedFile(
-        file.table, f"day={file.day}", Path(file.path), file.rows, file.bytes, file.sha256, file.created_days
-    )
 
 
 def _commit(

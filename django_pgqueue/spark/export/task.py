@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
-from django_pgqueue.spark.lake import durable
+from django_pgqueue.spark.lake import StagedFile, durable
 from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
@@ -39,23 +39,6 @@ class ExportTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A file of a task.
-
-    ``sha256``: the digest of its content. ``created_days``: the days of created_at of its rows, which rollups compute
-    again.
-    """
-
-    table: str
-    day: date
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
-    created_days: tuple[date, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ExportResult:
     """The result of a task.
 
@@ -63,7 +46,7 @@ class ExportResult:
     before are in the files.
     """
 
-    files: tuple[Written, ...] = ()
+    files: tuple[StagedFile, ...] = ()
     failure: str = ""
     gone: str = ""
 
@@ -137,7 +120,7 @@ class Files:
         self.table = table
         self.folder = folder
         self._open: dict[date, OpenFile] = {}
-        self._closed: list[Written] = []
+        self._closed: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows to the files of their days."""
@@ -147,7 +130,7 @@ class Files:
             rows = batch if len(present) == 1 else batch.filter(pc.equal(days, day))
             self._write(day.as_py(), rows)
 
-    def close(self) -> tuple[Written, ...]:
+    def close(self) -> tuple[StagedFile, ...]:
         """Close all files and return them."""
         for day in list(self._open):
             self._close(day)
@@ -184,4 +167,4 @@ class Files:
         size = file.path.stat().st_size
         created = tuple(sorted(file.created_days))
         digest = durable.sha256_of(file.path)
-        self._closed.append(Written(self.table, day, str(file.path), file.rows, size, digest, created))
+        self._closed.append(StagedFile(self.table, f"day={day}", file.path, file.rows, size, digest, created))

@@ -86,6 +86,15 @@ def run(command: list[str]) -> list[str]:
     return lines
 
 
+def travelled() -> str:
+    """Ask the lake for its archive of now and of the beginning, and say what it answers."""
+    from deltalake import DeltaTable
+
+    now, first = (DeltaTable(lake() / "archive", version=version) for version in (None, 0))
+    had, has = (table.to_pyarrow_dataset().count_rows() for table in (first, now))
+    return f"Time travel: the archive in the lake had {had:,} rows in version 0, and has {has:,} in {now.version()}."
+
+
 def check() -> Check:
     """The metrics that came back from the lake, against the same figures computed from the archive itself."""
     expected, rolled_up = rows(queries.METRICS), rows(queries.ROLLED_UP)

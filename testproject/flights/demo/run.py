@@ -124,6 +124,7 @@ def analyse(out: Output) -> bool:
         out.line(" ".join(command))
         for line in pipeline.run(command):
             out.line(f"   {line}")
+    out.line(pipeline.travelled())
     out.line()
     out.queues(pipeline.queues())
     out.line()
