@@ -7,9 +7,9 @@ from django_pgqueue.models.fields import Moment
 
 
 class Lake(models.Model):
-    """A lake of Parquet files, with the state of its last export. Retention reads this table.
+    """A lake of Delta tables, with the state of its last export. Retention reads this table.
 
-    The lake's own commit files are the truth; a row that is deleted comes back with the next export. ``lost``: by day,
+    The logs of its tables are the truth; a row that is deleted comes back with the next export. ``lost``: by day,
     how many messages retention has dropped before this lake had them.
     """
 
