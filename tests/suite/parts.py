@@ -247,7 +247,6 @@ REST = (
             "tests/spark/test_cluster.py",
             "tests/spark/test_datasource_kills.py",
             "tests/spark/test_export_kills.py",
-            "tests/spark/test_lake_engines.py::test_all_readers_see_each_row_once_whenever_a_run_is_killed",
             "tests/spark/test_lake_readers.py",
             "tests/spark/test_publish_kills.py",
             "tests/spark/test_rollup_runs.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
