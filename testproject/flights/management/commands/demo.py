@@ -80,7 +80,7 @@ def demo(out: Output, flights: int, workers: int, concurrency: int, *, lake: boo
     out.title("Check: the database against the file")
     matches = run.compare(out, flights)
     if lake:
-        out.title("Pipeline: archive to Parquet lake, metrics (total: from enqueue to settlement), a page with plots")
+        out.title("Pipeline: archive to a Delta lake, metrics (total: from enqueue to settlement), a page with plots")
         matches = run.analyse(out) and matches
     out.line()
     if lake:
