@@ -8,7 +8,7 @@ compared one by one, by id and time. Other columns are not compared: the SHA-256
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.reading import BatchReader
 from django_pgqueue.spark.source import Source
 
@@ -117,9 +117,13 @@ def compare_days(
     ``since``: older days are left out.
     """
     exported = lake.horizons
+    files: dict[tuple[str, date], list[LakeFile]] = {}
+    for file in (file for table in exported for file in lake.files(table)):
+        files.setdefault((file.table, file.day), []).append(file)
     for day in database_days(connection, exported["dead_letter"]):
         if day.day >= since:
-            yield compare_day(source, connection, lake, day, exported[day.table])
+            there = files.get((day.table, day.day), [])
+            yield compare_day(source, connection, lake, day, exported[day.table], there)
 
 
 def database_days(connection: psycopg.Connection[Any], exported: int) -> Iterator[DatabaseDay]:
@@ -156,11 +160,16 @@ def letters_of(day: date) -> str:
 
 
 def compare_day(
-    source: Source, connection: psycopg.Connection[Any], lake: Lake, day: DatabaseDay, exported: int
+    source: Source,
+    connection: psycopg.Connection[Any],
+    lake: Lake,
+    day: DatabaseDay,
+    exported: int,
+    files: Iterable[LakeFile],
 ) -> DayComparison:
-    """Compare one day by its sums, and by its rows if these differ."""
+    """Compare one day by its sums, and by its rows if these differ. ``files``: those that the lake has of it."""
     there = day.sums(connection, exported)
-    here, unreadable = read_keys(lake, day.table, day.day)
+    here, unreadable = read_keys(lake, files)
     found = Sums()
     for keys in here.values():
         found += sums_of(keys, day.day)
@@ -195,12 +204,12 @@ def _among(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
     return ids.filter(pc.is_in(ids, value_set=known.combine_chunks())).combine_chunks()
 
 
-def read_keys(lake: Lake, table: str, day: date) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Return id and time of the rows of a day, by file of the lake, and the files that cannot be read."""
+def read_keys(lake: Lake, files: Iterable[LakeFile]) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
+    """Return id and time of the rows of files of the lake, by file, and the files that cannot be read."""
     keys, unreadable = {}, []
-    for file in lake.files(table, [day]):
+    for file in files:
         try:
-            rows = pq.read_table(lake.path / file.path, columns=["id", schema.DAYS[table]], partitioning=None)
+            rows = pq.read_table(lake.path / file.path, columns=["id", schema.DAYS[file.table]], partitioning=None)
             keys[file.path] = rows.rename_columns(KEYS.names).cast(KEYS)
         except FileNotFoundError:
             continue  # its rows are compared as rows that the lake lacks

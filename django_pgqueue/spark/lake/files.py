@@ -10,8 +10,6 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 # The time at which it was committed, so that names are in that order, and the digest.
 NAME = re.compile(r"[0-9a-f]{16}-([0-9a-f]{64})\.parquet")
 MILLISECOND = timedelta(milliseconds=1)
@@ -64,8 +62,12 @@ class LakeFile:
         return found[1] if found else ""
 
 
+# What Delta's ``get_add_actions(flatten=True)`` says of a file; some tables have no created_at.
+OF_FILE = ("path", "size_bytes", "num_records", "min.created_at", "max.created_at")
+
+
 def file_of(table: str, action: dict[str, Any]) -> LakeFile:
-    """Return the file of an action, as Delta's ``get_add_actions(flatten=True)`` has it."""
+    """Return the file of an action, which has the columns of OF_FILE."""
     partition, _, name = action["path"].rpartition("/")
     first, last = action.get("min.created_at"), action.get("max.created_at")
     created = (first, last) if first and last else None
@@ -86,6 +88,8 @@ def statistics(path: Path, columns: Iterable[str]) -> str:
     """Return the statistics of a file as the log has them: its rows, and the range of these columns. Names and payloads
     are never among these: an erased one must not stay in the log.
     """
+    import pyarrow.parquet as pq
+
     metadata = pq.read_metadata(path)
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}

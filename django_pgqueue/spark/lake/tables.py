@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import durable
-from django_pgqueue.spark.lake.files import LakeFile, file_of
+from django_pgqueue.spark.lake.files import OF_FILE, LakeFile, file_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,6 +121,11 @@ class LakeTables:
         """Return the paths of the files of a table, of some days (UTC) or of all."""
         return [self.path / file.path for file in self.files(table, days)]
 
+    def newest(self, table: str) -> list[Path]:
+        """Return the paths of the files of the newest day of a table."""
+        files = self.files(table)
+        return [self.path / file.path for file in files if file.day == files[-1].day]
+
     @property
     def versions(self) -> dict[str, int]:
         """Return the newest version of each table."""
@@ -173,8 +177,18 @@ class LakeTables:
 
 def files_of(delta: DeltaTable, table: str) -> list[LakeFile]:
     """Return the files of an open table, in order."""
-    actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    return sorted((file_of(table, action) for action in actions), key=lambda file: file.path)
+    actions = delta.get_add_actions(flatten=True)
+    names = [name for name in OF_FILE if name in actions.column_names]
+    # pyarrow would import pandas for the times.
+    columns = (actions.column(name).to_pylist() for name in names)
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return sorted((file_of(table, row) for row in rows), key=lambda file: file.path)
+
+
+def changed_partitions(actions: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the partitions in which actions of the log add or remove rows."""
+    changes = (action[kind] for action in actions for kind in ("add", "remove") if kind in action)
+    return {change["path"].rpartition("/")[0] for change in changes if change["dataChange"]}
 
 
 def state_of(delta: DeltaTable) -> dict[str, Any]:

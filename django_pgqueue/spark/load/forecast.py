@@ -22,8 +22,7 @@ def load_forecast(source: Source, lake: Lake) -> int | None:
     Returns the number of rows; None when the database has this forecast. Raises PipelineError.
     """
     made = state_of(lake.delta("forecast"))
-    newest = [file.day for file in lake.files("forecast")][-1:] if made.get("rows") != 0 else []
-    files = lake.paths("forecast", newest)
+    files = lake.newest("forecast") if made.get("rows") != 0 else []
     application = "pgqueue spark rollup"
     with source.connect(application_name=application) as connection, source.errors(), connection.transaction():
         [rows, computed_at] = only(connection.execute(LOADED))

@@ -13,6 +13,7 @@ import psycopg
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import Lake, durable
 from django_pgqueue.spark.lake.files import LakeFile, day_of
+from django_pgqueue.spark.lake.tables import changed_partitions, files_of
 from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.load.rows import copy_into, read_rows
 from django_pgqueue.spark.source import Source
@@ -56,7 +57,8 @@ def load_metrics(
     """
     oldest = midnight(((now or datetime.now(UTC)) - keep).date())
     with lake_lock(lake), source.connect(application_name="pgqueue spark rollup") as connection:
-        version, files = lake.delta("metrics").version(), lake.files("metrics")
+        metrics = lake.delta("metrics")
+        files = files_of(metrics, "metrics")
         there = (lake.control / f"{LOADED}.json").exists() and not everything
         loaded: dict[str, int] = lake.note(LOADED) if there else {}
         changed = [
@@ -68,7 +70,7 @@ def load_metrics(
         with source.errors():
             rows = sum(_load(connection, lake, files, grain, day) for grain, day in changed)
             expired = connection.execute(EXPIRE, [oldest]).rowcount
-        durable.replace(lake.control / f"{LOADED}.json", loaded | dict.fromkeys(grains, version))
+        durable.replace(lake.control / f"{LOADED}.json", loaded | dict.fromkeys(grains, metrics.version()))
     return Loaded(len({day for _, day in changed}), rows, expired)
 
 
@@ -82,16 +84,11 @@ def _changed(lake: Lake, files: Sequence[LakeFile], grain: str, since: int | Non
     try:
         if since is None:
             raise FileNotFoundError
-        actions = [action for version in lake.log("metrics", since) for action in version]
+        partitions = {each for actions in lake.log("metrics", since) for each in changed_partitions(actions)}
     except FileNotFoundError:
         # The log does not go back so far.
-        return {file.day for file in files if file.partition.startswith(f"grain={grain}/")}
-    changes = [each for action in actions for each in (action.get("add"), action.get("remove")) if each]
-    return {
-        day_of(change["path"].rpartition("/")[0])
-        for change in changes
-        if change["dataChange"] and change["path"].startswith(f"grain={grain}/")
-    }
+        partitions = {file.partition for file in files}
+    return {day_of(partition) for partition in partitions if partition.startswith(f"grain={grain}/")}
 
 
 def _load(connection: psycopg.Connection[Any], lake: Lake, files: Sequence[LakeFile], grain: str, day: date) -> int:

@@ -83,7 +83,7 @@ def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table,
     return (
         read_report_data(files, period, asked.choice, [day for day in there if period and day > period[-1]]),
         compared,
-        read_forecast(_newest_forecast(lake), asked.choice),
+        read_forecast(lake.newest("forecast"), asked.choice),
         holdings(lake),
     )
 
@@ -155,11 +155,6 @@ def _check_period(there: set[date], period: Sequence[date], asked: ReportRequest
         f"The lake has no metrics of {' to '.join(dict.fromkeys([f'{first}', f'{asked.until}']))}. "
         f"It has those of {', '.join(days[-SHOWN_RANGES:])}{more}: choose with --until and --days, or run rollup."
     )
-
-
-def _newest_forecast(lake: Lake) -> list[Path]:
-    """Return the files of the newest forecast. Its day is that of the computation, not of the metrics."""
-    return lake.paths("forecast", [file.day for file in lake.files("forecast")][-1:])
 
 
 def _replace(output: Path, text: str) -> None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.lake.tables import COUNTED
 from django_pgqueue.spark.progress import Progress, collect
 from django_pgqueue.spark.transforms.touched import Touched
 
@@ -49,9 +48,8 @@ class DayResult:
 def plan_days(lake: Lake, days: Sequence[date], touched: Touched, minutes_from: date) -> list[DayTask]:
     """Return a task for each day. ``minutes_from``: the first day with rows by minute."""
     files: dict[date, list[tuple[str, str]]] = {}
-    for table in COUNTED:
-        for file in lake.files(table, touched.settled_on(days)):
-            files.setdefault(file.day, []).append((table, str(lake.path / file.path)))
+    for file in touched.files:
+        files.setdefault(file.day, []).append((file.table, str(lake.path / file.path)))
     return [
         DayTask(
             day,

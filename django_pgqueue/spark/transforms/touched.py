@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.lake.files import day_of
-from django_pgqueue.spark.lake.rewriting import damage_named
-from django_pgqueue.spark.lake.tables import COUNTED, METADATA, state_of
+from django_pgqueue.spark.lake.tables import COUNTED, METADATA, changed_partitions, files_of, state_of
 
 
 @dataclass(slots=True)
@@ -41,8 +37,9 @@ class Touched:
 
 def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
     """Return the days to compute now; ``everything``: all days of the lake's messages and of its metrics."""
-    versions = {table: lake.delta(table).version() for table in COUNTED}
-    files = [file for table in COUNTED for file in lake.files(table, version=versions[table])]
+    tables = {table: lake.delta(table) for table in COUNTED}
+    versions = {table: delta.version() for table, delta in tables.items()}
+    files = [file for table, delta in tables.items() for file in files_of(delta, table)]
     known = state_of(lake.delta("metrics"))
     touched = Touched(versions, {date.fromisoformat(day) for day in known.get("pending", [])}, files)
     try:
@@ -59,13 +56,10 @@ def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
     return touched
 
 
-def changed_days(actions: Iterable[dict[str, Any]]) -> set[date]:
+def changed_days(actions: Sequence[dict[str, Any]]) -> set[date]:
     """Return the days whose figures a version changes: those of its rows, and those on which they were created."""
-    days: set[date] = set()
+    days = {day_of(partition) for partition in changed_partitions(actions)}
     for action in actions:
-        for kind in ("add", "remove"):
-            if kind in action and action[kind]["dataChange"]:
-                days.add(day_of(action[kind]["path"].rpartition("/")[0]))
         noted = action.get("commitInfo", {}).get(METADATA)
         if noted:
             days |= {date.fromisoformat(day) for day in json.loads(noted)["created_days"]}
@@ -73,6 +67,11 @@ def changed_days(actions: Iterable[dict[str, Any]]) -> set[date]:
 
 
 def _created_days(lake: Lake, file: LakeFile) -> set[date]:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from django_pgqueue.spark.lake.rewriting import damage_named
+
     if file.created and {at.date() for at in file.created} == {file.day}:
         return {file.day}
     path = lake.path / file.path
