@@ -16,7 +16,9 @@ from typing import Any
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
+from django_pgqueue import handlers
 from django_pgqueue.conf import settings
+from django_pgqueue.limits import UNDECLARED
 from django_pgqueue.redaction import printable, redact
 from django_pgqueue.sql.call import call
 
@@ -88,11 +90,6 @@ class Limits:
     clock: timedelta = timedelta(seconds=2)
     most: int = 10_000
 
-    @property
-    def longest_wait(self) -> timedelta:
-        """Return how long messages may wait."""
-        return settings.WAITING_WARNING if self.waiting is None else self.waiting
-
 
 Row = dict[str, Any]
 Source = str | Callable[[str, Limits], Iterable[Row]]
@@ -157,7 +154,7 @@ def apply(rules: Iterable[Rule], using: str, limits: Limits) -> Iterator[Finding
             columns = given | row
             yield Finding(
                 rule.name,
-                Severity(row.get("severity", rule.severity)),
+                rule.severity if row.get("severity") is None else Severity(row["severity"]),
                 WORDS.vformat(rule.problem, (), columns),
                 WORDS.vformat(rule.action, (), columns),
                 {name: fact(name, columns[name]) for name in rule.facts.split()},
@@ -174,8 +171,16 @@ def read(source: Source, using: str, limits: Limits) -> list[Row]:
 
 def parameters(using: str, limits: Limits) -> dict[str, Any]:
     """Return what SQL and templates may name."""
-    named = {"database": using, "lease": settings.LEASE, "partitions": settings.PARTITIONS_AHEAD}
-    return asdict(limits) | {"waiting": limits.longest_wait} | named
+    named = {
+        "database": using,
+        "waiting": settings.WAITING_WARNING if limits.waiting is None else limits.waiting,
+        "lease": settings.LEASE,
+        "partitions": settings.PARTITIONS_AHEAD,
+        "grace": settings.UNKNOWN_HANDLER_GRACE.total_seconds(),
+        "handlers": handlers.names(),
+        "undeclared": UNDECLARED,
+    }
+    return asdict(limits) | named
 
 
 def fact(name: str, value: Any) -> Any:
