@@ -25,89 +25,75 @@ from django_pgqueue.sql.files import PIPELINE, QUEUE
 
 Rule = tuple[str, Callable[[Any], bool]]
 
-DURATION: Rule = ("a timedelta longer than zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))
-RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or DURATION[1](value))
-GRACE: Rule = ("a timedelta of zero or longer", lambda value: isinstance(value, timedelta) and value >= timedelta(0))
-COUNT: Rule = (
-    "a whole number of at least 1",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-)
+
+def is_text(value: Any) -> bool:
+    """Return whether it is a text that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether it is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_long(value: Any) -> bool:
+    """Return whether it is a timedelta longer than zero."""
+    return isinstance(value, timedelta) and value > timedelta(0)
+
+
+def is_list(value: Any, is_item: Callable[[Any], bool]) -> bool:
+    """Return whether it is a list or tuple of such items."""
+    return isinstance(value, list | tuple) and all(map(is_item, value))
+
+
+def is_dict(value: Any, is_key: Callable[[Any], bool], is_item: Callable[[Any], bool]) -> bool:
+    """Return whether it is a dict of such keys and items."""
+    return isinstance(value, dict) and all(is_key(key) and is_item(item) for key, item in value.items())
+
+
+# fmt: off
+DURATION: Rule = ("a timedelta longer than zero", is_long)
+COUNT: Rule = ("a whole number of at least 1", lambda value: is_whole(value) and value >= 1)
 FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
+RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or is_long(value))
 ALIAS: Rule = ("a database alias or None", lambda value: value is None or isinstance(value, str))
-NOTIFY: Rule = ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never"))
-CALLABLES: Rule = (
-    "a list of dotted paths or callables",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) or callable(item) for item in value),
-)
-KEYS: Rule = (
-    "a dict of names of PostgreSQL's settings and keys of the context",
-    lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(text, str) and text for item in value.items() for text in item)
-        and all(re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name) for name in value)
-    ),
-)
-
-TEXTS: Rule = (
-    "a list of keys of the context",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
-)
-TEXT: Rule = ("a text or None", lambda value: value is None or (isinstance(value, str) and value != ""))
-PATH: Rule = ("a path or None", lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != ""))
-PROMISES: Rule = (
-    "a dict of queues (or queue/channel) and timedeltas longer than zero",
-    lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(key, str) and key and DURATION[1](longest) for key, longest in value.items())
-    ),
-)
-NAMED: Rule = (
-    "a dict of names of limits, each with a dict of its options",
-    lambda value: isinstance(value, dict) and all(isinstance(options, dict) for options in value.values()),
-)
-ADDRESS: Rule = (
-    "a web address with {trace_id}, or None",
-    lambda value: (
-        value is None
-        or (isinstance(value, str) and value.startswith(("https://", "http://", "/")) and "{trace_id}" in value)
-    ),
-)
-
-BYTES: Rule = (
-    "a number of bytes from 1 to 67108864 (64 MB, the limit of the table)",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 67_108_864,
-)
-
-CODEC: Rule = (
-    "the dotted path of a codec, or None",
-    lambda value: value is None or (isinstance(value, str) and value != "") or hasattr(value, "encode"),
-)
-# check_codec looks at them: an error of a rule shows the value.
-SECRETS: Rule = ("a list of keys, or the dotted path of a function", lambda value: True)
-
+CALLABLES: Rule = ("a list of dotted paths or callables",
+    lambda value: is_list(value, lambda item: isinstance(item, str) or callable(item)))
+PARAMETER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 RULES: dict[str, Rule] = {
-    "PAYLOAD_CODEC": CODEC,
-    "PAYLOAD_KEYS": SECRETS,
+    "PAYLOAD_CODEC": ("the dotted path of a codec, or None",
+        lambda value: value is None or is_text(value) or hasattr(value, "encode")),
+    # check_codec looks at them: an error of a rule shows the value.
+    "PAYLOAD_KEYS": ("a list of keys, or the dotted path of a function", lambda value: True),
     "DATABASE": ALIAS,
-    "NOTIFY": NOTIFY,
+    "NOTIFY": ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never")),
     "LISTEN_DATABASE": ALIAS,
-    "MAX_PAYLOAD": BYTES,
+    "MAX_PAYLOAD": ("a number of bytes from 1 to 67108864 (64 MB, the limit of the table)",
+        lambda value: is_whole(value) and 1 <= value <= 67_108_864),
     "HANDLER_TIMEOUT": RETENTION,
-    "UNKNOWN_HANDLER_GRACE": GRACE,
+    "UNKNOWN_HANDLER_GRACE": ("a timedelta of zero or longer",
+        lambda value: isinstance(value, timedelta) and value >= timedelta(0)),
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
     "ENQUEUE_CONTEXT": CALLABLES,
     "HANDLER_MIDDLEWARE": CALLABLES,
-    "SET_LOCAL": KEYS,
-    "SET_LOCAL_HEADERS": TEXTS,
+    "SET_LOCAL": ("a dict of names of PostgreSQL's settings and keys of the context",
+        lambda value: is_dict(value, lambda key: is_text(key) and bool(PARAMETER.fullmatch(key)), is_text)),
+    "SET_LOCAL_HEADERS": ("a list of keys of the context",
+        lambda value: is_list(value, lambda item: isinstance(item, str))),
     "SCHEDULE_RETENTION": RETENTION,
-    "LAKE": PATH,
-    "LIMITS": NAMED,
-    "METRICS_TOKEN": TEXT,
-    "SLA": PROMISES,
-    "TRACE_URL": ADDRESS,
+    "LAKE": ("a path or None",
+        lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != "")),
+    "LIMITS": ("a dict of names of limits, each with a dict of its options",
+        lambda value: is_dict(value, lambda key: True, lambda item: isinstance(item, dict))),
+    "METRICS_TOKEN": ("a text or None", lambda value: value is None or is_text(value)),
+    "SLA": ("a dict of queues (or queue/channel) and timedeltas longer than zero",
+        lambda value: is_dict(value, is_text, is_long)),
+    "TRACE_URL": ("a web address with {trace_id}, or None", lambda value: value is None or (
+        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and "{trace_id}" in value)),
 }
 """The rules of settings whose default does not give their type."""
+# fmt: on
 
 
 def configuration_messages() -> list[CheckMessage]:
@@ -128,14 +114,8 @@ def rule_of(name: str) -> Rule | None:
     """Return the rule of a setting: its own, or that of its default's type."""
     if name in RULES:
         return RULES[name]
-    match DEFAULTS[name]:
-        case bool():
-            return FLAG
-        case int():
-            return COUNT
-        case timedelta():
-            return DURATION
-    return None
+    kinds = {bool: FLAG, int: COUNT, timedelta: DURATION}
+    return kinds.get(type(DEFAULTS[name]))
 
 
 def check_settings() -> list[CheckMessage]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 
 from django_pgqueue.checks.rules import WARNING, Limits, Row, Rule
 from django_pgqueue.sql import grants
@@ -54,15 +55,10 @@ def claimed_kinds(database: str) -> list[ClientKind]:
     A producer and a reader have no such function; the role is one of them if it is nothing else.
     """
     kinds = client_kinds(pipeline=has_pipeline(database))
-    verbs = {verb for kind in kinds.values() for verb in kind.verbs}
-    runnable = {name for (name,) in call(database, RUNNABLE, (sorted(verbs),))}
-    claimed = [kind for kind in kinds.values() if runnable & own_verbs(kind, kinds.values())]
+    places = Counter(verb for kind in kinds.values() for verb in set(kind.verbs))
+    runnable = {name for (name,) in call(database, RUNNABLE, (sorted(places),))}
+    claimed = [kind for kind in kinds.values() if any(places[verb] == 1 for verb in runnable.intersection(kind.verbs))]
     return claimed or [kinds[kind.name] for kind in (PRODUCER, READER) if runnable & set(kind.verbs)]
-
-
-def own_verbs(kind: ClientKind, kinds: Iterable[ClientKind]) -> set[str]:
-    """Return the functions that only this kind may run."""
-    return set(kind.verbs).difference(*(other.verbs for other in kinds if other.name != kind.name))
 
 
 def rights_text(missing: list[MissingRight]) -> str:

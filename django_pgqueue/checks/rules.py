@@ -102,7 +102,8 @@ class Rule:
     ``code``: that of the findings; a colon and a word follow it where a finding has several texts.
     ``severity``: that of the rows that have none in the column ``severity``. ``source``: SQL, with the parameters
     that ``parameters`` returns, or a function of the alias and the limits. If several rules have the same source, the
-    column ``code`` says which rule a row is for. ``facts``: the names of the columns for programs.
+    column ``code`` says which rule a row is for; rows of rules that are not applied are left out. ``facts``: the names
+    of the columns for programs.
     ``problem``, ``action``: templates, with the names of columns and parameters; see Words.
     """
 
@@ -150,15 +151,21 @@ def apply(rules: Iterable[Rule], using: str, limits: Limits) -> Iterator[Finding
     given = parameters(using, limits)
     for source, by_code in shared.items():
         for row in read(source, using, limits):
-            rule = by_code[row.get("code", next(iter(by_code)))]
-            columns = given | row
-            yield Finding(
-                rule.name,
-                rule.severity if row.get("severity") is None else Severity(row["severity"]),
-                WORDS.vformat(rule.problem, (), columns),
-                WORDS.vformat(rule.action, (), columns),
-                {name: fact(name, columns[name]) for name in rule.facts.split()},
-            )
+            rule = by_code.get(row.get("code", next(iter(by_code))))
+            if rule is not None:
+                yield finding(rule, row, given)
+
+
+def finding(rule: Rule, row: Row, given: Row) -> Finding:
+    """Return the finding of a row. ``given``: the parameters."""
+    severity, columns = row.get("severity"), given | row
+    return Finding(
+        rule.name,
+        rule.severity if severity is None else Severity(severity),
+        WORDS.vformat(rule.problem, (), columns),
+        WORDS.vformat(rule.action, (), columns),
+        {name: fact(name, columns[name]) for name in rule.facts.split()},
+    )
 
 
 def read(source: Source, using: str, limits: Limits) -> list[Row]:

@@ -30,11 +30,14 @@ WHERE c.relname LIKE 'pgqueue\\_%%' AND c.relname NOT LIKE 'pgqueue\\_stage\\_%%
     AND c.relpersistence = 'u' AND pg_table_is_visible(c.oid)
 ORDER BY c.relname
 """
-PARTITIONS = """
-SELECT d.code, d.day::date::text AS day
+# The days without a partition: today, tomorrow, and those that maintenance makes ahead. The first prune after midnight
+# makes the partition of the last day, and may be late.
+DAYS = """
+SELECT CASE d.ahead WHEN 0 THEN 'pgqueue.W014' WHEN 1 THEN 'pgqueue.W015' ELSE 'partitions_behind' END AS code,
+    count(*) AS days, array_agg(d.day::text ORDER BY d.day) AS missing, min(d.day)::text AS day
 FROM (
-    SELECT w.code, (clock_timestamp() AT TIME ZONE 'UTC')::date + w.days AS day
-    FROM (VALUES ('pgqueue.W014', 0), ('pgqueue.W015', 1)) AS w (code, days)
+    SELECT least(n.ahead, 2) AS ahead, (clock_timestamp() AT TIME ZONE 'UTC')::date + n.ahead AS day
+    FROM generate_series(0, greatest(1, %(partitions)s - 1)) AS n (ahead)
 ) AS d
 WHERE NOT EXISTS (
     SELECT FROM pg_inherits AS i
@@ -42,7 +45,8 @@ WHERE NOT EXISTS (
     WHERE i.inhparent = to_regclass('pgqueue_archived_message')
         AND (c.relname = 'pgqueue_archived_message_' || to_char(d.day, 'YYYYMMDD')
             OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'))
-ORDER BY d.day
+GROUP BY d.ahead
+ORDER BY d.ahead
 """
 NEGLECTED = """
 SELECT string_agg(c.relname, ', ' ORDER BY c.relname) AS tables, min(c.relname::text) AS first
@@ -139,9 +143,9 @@ SERVER = (
 )
 TABLES = (
     # Only a warning for a new project, which does not enqueue yet. In use it stops the queue.
-    Rule("pgqueue.W014", CRITICAL, PARTITIONS, "",
+    Rule("pgqueue.W014", CRITICAL, DAYS, "",
         "The archive in database {database!r} has no partition for today ({day}): nothing can be completed.", PRUNE),
-    Rule("pgqueue.W015", WARNING, PARTITIONS, "",
+    Rule("pgqueue.W015", WARNING, DAYS, "",
         "The archive in database {database!r} has no partition for tomorrow ({day}).", PRUNE),
     Rule("pgqueue.W016", WARNING, unlogged, "",
         "The live messages in database {database!r} are UNLOGGED: a crash of the server loses every message that is "

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from django_pgqueue.checks.rules import CRITICAL, NOTE, SHOWN_NAMES, WARNING, Limits, Row, Rule, safe_name
+from django_pgqueue.checks.server import DAYS
 from django_pgqueue.sql.call import call
 
 # A worker that was silent for longer than an hour has lost its messages to others long ago; the dashboard tells it
@@ -184,20 +185,6 @@ ORDER BY g.letters DESC, g.handler, g.reason
 """
 MOST_LINES, MOST_CHARACTERS = 3, 300
 """How much of an error is shown."""
-# The first prune after midnight makes the partition of the last day, and may be late. System checks cover today and
-# tomorrow.
-PARTITIONS = """
-SELECT count(*) AS days, array_agg(d.day::date::text ORDER BY d.day) AS missing, min(d.day)::date::text AS first
-FROM (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today) AS n
-CROSS JOIN generate_series(n.today + 2, n.today + %(partitions)s - 1, interval '1 day') AS d (day)
-WHERE NOT EXISTS (
-    SELECT FROM pg_inherits AS i
-    JOIN pg_class AS c ON c.oid = i.inhrelid
-    WHERE i.inhparent = to_regclass('pgqueue_archived_message')
-        AND (c.relname = 'pgqueue_archived_message_' || to_char(d.day, 'YYYYMMDD')
-            OR pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT'))
-HAVING count(*) > 0
-"""
 LOST = """
 SELECT l.name, sum(d.value::bigint)::bigint, array_agg(d.key ORDER BY d.key)
 FROM pgqueue_lake AS l
@@ -310,8 +297,8 @@ DEAD_LETTERS = (
         "counts them."),
 )
 ARCHIVE = (
-    Rule("partitions_behind", WARNING, PARTITIONS, "missing",
-        "The archive has no partition for {days} of the next {partitions} days, the first {first}: no worker prunes, "
+    Rule("partitions_behind", WARNING, DAYS, "missing",
+        "The archive has no partition for {days} of the next {partitions} days, the first {day}: no worker prunes, "
         "or a long transaction blocks the prune.",
         "Start a worker, or run manage.py sweepqueue or SELECT pgqueue_prune(): each makes the partitions."),
 )

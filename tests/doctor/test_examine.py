@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from string import Formatter
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
+from django_pgqueue.checks.rules import Limits, parameters
+from django_pgqueue.checks.server import SERVER, TABLES
 from django_pgqueue.contrib.prometheus.families import families
 from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examination_of, examine
 from tests.doctor.conftest import Examine
+from tests.support.cases import cases
 from tests.support.sessions import Connect
 from tests.support.sql import sql, value
 
@@ -101,3 +106,16 @@ def test_a_code_leads_to_one_examination() -> None:
     assert {name: {examination_of(code) for code in codes} for name, codes in CODES.items()} == {
         name: {name} for name in EXAMINATIONS
     }
+
+
+@cases("name", EXAMINATIONS)
+def test_the_words_of_a_rule_name_what_its_statement_returns(name: str) -> None:
+    given = parameters("default", Limits())
+    rules = SERVER + TABLES if name == "drift" else EXAMINATIONS[name]
+    for rule in (rule for rule in rules if isinstance(rule.source, str)):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM ({rule.source}) AS r LIMIT 0", given)
+            columns = {column.name for column in cursor.description}
+        named = [field for text in (rule.problem, rule.action) for _, field, _, _ in Formatter().parse(text) if field]
+        assert {field.partition("[")[0] for field in named} <= columns | set(given), rule.code
+        assert set(rule.facts.split()) <= columns, rule.code
