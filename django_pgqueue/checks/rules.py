@@ -150,10 +150,10 @@ def apply(rules: Iterable[Rule], using: str, limits: Limits) -> Iterator[Finding
         shared.setdefault(rule.source, {})[rule.code] = rule
     given = parameters(using, limits)
     for source, by_code in shared.items():
-        for row in read(source, using, limits):
-            rule = by_code.get(row.get("code", next(iter(by_code))))
-            if rule is not None:
-                yield finding(rule, row, given)
+        for row in source(using, limits) if callable(source) else read(source, using, given):
+            code = row.get("code", next(iter(by_code)))
+            if code in by_code:
+                yield finding(by_code[code], row, given)
 
 
 def finding(rule: Rule, row: Row, given: Row) -> Finding:
@@ -168,12 +168,9 @@ def finding(rule: Rule, row: Row, given: Row) -> Finding:
     )
 
 
-def read(source: Source, using: str, limits: Limits) -> list[Row]:
-    """Return the rows of a source, with the values of JSON."""
-    if callable(source):
-        return list(source(using, limits))
-    rows = call(using, AS_JSON.format(source), parameters(using, limits))
-    return [json.loads(row) for (row,) in rows]
+def read(sql: str, using: str, given: Row) -> list[Row]:
+    """Return the rows of a statement, with the values of JSON."""
+    return [json.loads(row) for (row,) in call(using, AS_JSON.format(sql), given)]
 
 
 def parameters(using: str, limits: Limits) -> dict[str, Any]:
