@@ -190,7 +190,7 @@ def parameters(using: str, limits: Limits) -> dict[str, Any]:
 def fact(name: str, value: Any) -> Any:
     """Return a value of a row for programs."""
     match value:
-        case list():
+        case list():  # the days of missing partitions have no total beside them
             return [fact(name, item) for item in (value if name == "missing" else value[:SHOWN_NAMES])]
         case dict():
             return {key: fact(key, item) for key, item in value.items()}
