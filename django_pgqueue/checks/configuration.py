@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from os import PathLike
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings as django_settings
-from django.core.checks import CheckMessage, Error
-from django.core.checks import Warning as Caution
+from django.core.checks import CheckMessage
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from django_pgqueue import schedules
-from django_pgqueue.checks.codec import check_codec
-from django_pgqueue.checks.lake import lake_messages
-from django_pgqueue.checks.limits import check_declarations
+from django_pgqueue import codecs, schedules
+from django_pgqueue.checks.declared import check_declarations, lake_messages
 from django_pgqueue.checks.migrated import NAMES
+from django_pgqueue.checks.rules import message
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.redaction import redact
@@ -27,89 +25,75 @@ from django_pgqueue.sql.files import PIPELINE, QUEUE
 
 Rule = tuple[str, Callable[[Any], bool]]
 
-DURATION: Rule = ("a timedelta longer than zero", lambda value: isinstance(value, timedelta) and value > timedelta(0))
-RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or DURATION[1](value))
-GRACE: Rule = ("a timedelta of zero or longer", lambda value: isinstance(value, timedelta) and value >= timedelta(0))
-COUNT: Rule = (
-    "a whole number of at least 1",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-)
+
+def is_text(value: Any) -> bool:
+    """Return whether it is a text that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether it is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_long(value: Any) -> bool:
+    """Return whether it is a timedelta longer than zero."""
+    return isinstance(value, timedelta) and value > timedelta(0)
+
+
+def is_list(value: Any, is_item: Callable[[Any], bool]) -> bool:
+    """Return whether it is a list or tuple of such items."""
+    return isinstance(value, list | tuple) and all(map(is_item, value))
+
+
+def is_dict(value: Any, is_key: Callable[[Any], bool], is_item: Callable[[Any], bool]) -> bool:
+    """Return whether it is a dict of such keys and items."""
+    return isinstance(value, dict) and all(is_key(key) and is_item(item) for key, item in value.items())
+
+
+# fmt: off
+DURATION: Rule = ("a timedelta longer than zero", is_long)
+COUNT: Rule = ("a whole number of at least 1", lambda value: is_whole(value) and value >= 1)
 FLAG: Rule = ("True or False", lambda value: isinstance(value, bool))
+RETENTION: Rule = ("a timedelta longer than zero, or None", lambda value: value is None or is_long(value))
 ALIAS: Rule = ("a database alias or None", lambda value: value is None or isinstance(value, str))
-NOTIFY: Rule = ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never"))
-CALLABLES: Rule = (
-    "a list of dotted paths or callables",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(item, str) or callable(item) for item in value),
-)
-KEYS: Rule = (
-    "a dict of names of PostgreSQL's settings and keys of the context",
-    lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(text, str) and text for item in value.items() for text in item)
-        and all(re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name) for name in value)
-    ),
-)
-
-TEXTS: Rule = (
-    "a list of keys of the context",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(key, str) for key in value),
-)
-TEXT: Rule = ("a text or None", lambda value: value is None or (isinstance(value, str) and value != ""))
-PATH: Rule = ("a path or None", lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != ""))
-PROMISES: Rule = (
-    "a dict of queues (or queue/channel) and timedeltas longer than zero",
-    lambda value: (
-        isinstance(value, dict)
-        and all(isinstance(key, str) and key and DURATION[1](longest) for key, longest in value.items())
-    ),
-)
-NAMED: Rule = (
-    "a dict of names of limits, each with a dict of its options",
-    lambda value: isinstance(value, dict) and all(isinstance(options, dict) for options in value.values()),
-)
-ADDRESS: Rule = (
-    "a web address with {trace_id}, or None",
-    lambda value: (
-        value is None
-        or (isinstance(value, str) and value.startswith(("https://", "http://", "/")) and "{trace_id}" in value)
-    ),
-)
-
-BYTES: Rule = (
-    "a number of bytes from 1 to 67108864 (64 MB, the limit of the table)",
-    lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 67_108_864,
-)
-
-CODEC: Rule = (
-    "the dotted path of a codec, or None",
-    lambda value: value is None or (isinstance(value, str) and value != "") or hasattr(value, "encode"),
-)
-# check_codec looks at them: an error of a rule shows the value.
-SECRETS: Rule = ("a list of keys, or the dotted path of a function", lambda value: True)
-
+CALLABLES: Rule = ("a list of dotted paths or callables",
+    lambda value: is_list(value, lambda item: isinstance(item, str) or callable(item)))
+PARAMETER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 RULES: dict[str, Rule] = {
-    "PAYLOAD_CODEC": CODEC,
-    "PAYLOAD_KEYS": SECRETS,
+    "PAYLOAD_CODEC": ("the dotted path of a codec, or None",
+        lambda value: value is None or is_text(value) or hasattr(value, "encode")),
+    # check_codec looks at them: an error of a rule shows the value.
+    "PAYLOAD_KEYS": ("a list of keys, or the dotted path of a function", lambda value: True),
     "DATABASE": ALIAS,
-    "NOTIFY": NOTIFY,
+    "NOTIFY": ('"waiting", "always" or "never"', lambda value: value in ("waiting", "always", "never")),
     "LISTEN_DATABASE": ALIAS,
-    "MAX_PAYLOAD": BYTES,
+    "MAX_PAYLOAD": ("a number of bytes from 1 to 67108864 (64 MB, the limit of the table)",
+        lambda value: is_whole(value) and 1 <= value <= 67_108_864),
     "HANDLER_TIMEOUT": RETENTION,
-    "UNKNOWN_HANDLER_GRACE": GRACE,
+    "UNKNOWN_HANDLER_GRACE": ("a timedelta of zero or longer",
+        lambda value: isinstance(value, timedelta) and value >= timedelta(0)),
     "ARCHIVE_RETENTION": RETENTION,
     "DEAD_LETTER_RETENTION": RETENTION,
     "ENQUEUE_CONTEXT": CALLABLES,
     "HANDLER_MIDDLEWARE": CALLABLES,
-    "SET_LOCAL": KEYS,
-    "SET_LOCAL_HEADERS": TEXTS,
+    "SET_LOCAL": ("a dict of names of PostgreSQL's settings and keys of the context",
+        lambda value: is_dict(value, lambda key: is_text(key) and bool(PARAMETER.fullmatch(key)), is_text)),
+    "SET_LOCAL_HEADERS": ("a list of keys of the context",
+        lambda value: is_list(value, lambda item: isinstance(item, str))),
     "SCHEDULE_RETENTION": RETENTION,
-    "LAKE": PATH,
-    "LIMITS": NAMED,
-    "METRICS_TOKEN": TEXT,
-    "SLA": PROMISES,
-    "TRACE_URL": ADDRESS,
+    "LAKE": ("a path or None",
+        lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != "")),
+    "LIMITS": ("a dict of names of limits, each with a dict of its options",
+        lambda value: is_dict(value, lambda key: True, lambda item: isinstance(item, dict))),
+    "METRICS_TOKEN": ("a text or None", lambda value: value is None or is_text(value)),
+    "SLA": ("a dict of queues (or queue/channel) and timedeltas longer than zero",
+        lambda value: is_dict(value, is_text, is_long)),
+    "TRACE_URL": ("a web address with {trace_id}, or None", lambda value: value is None or (
+        isinstance(value, str) and value.startswith(("https://", "http://", "/")) and "{trace_id}" in value)),
 }
 """The rules of settings whose default does not give their type."""
+# fmt: on
 
 
 def configuration_messages() -> list[CheckMessage]:
@@ -130,62 +114,38 @@ def rule_of(name: str) -> Rule | None:
     """Return the rule of a setting: its own, or that of its default's type."""
     if name in RULES:
         return RULES[name]
-    match DEFAULTS[name]:
-        case bool():
-            return FLAG
-        case int():
-            return COUNT
-        case timedelta():
-            return DURATION
-    return None
+    kinds = {bool: FLAG, int: COUNT, timedelta: DURATION}
+    return kinds.get(type(DEFAULTS[name]))
 
 
 def check_settings() -> list[CheckMessage]:
     """Return an error for each name and value in DJANGO_PGQUEUE that is wrong."""
     given = getattr(django_settings, "DJANGO_PGQUEUE", {})
     if not isinstance(given, dict):
-        return [
-            Error(
-                f"DJANGO_PGQUEUE is not a dict but {type(given).__name__}.",
-                hint='Write it as DJANGO_PGQUEUE = {"LEASE": timedelta(seconds=15), …}.',
-                id="pgqueue.E001",
-            )
-        ]
-    messages: list[CheckMessage] = [
-        Error(
-            f"DJANGO_PGQUEUE has an unknown setting {name!r}.",
-            hint=f"Correct or remove it. Known settings: {', '.join(sorted(DEFAULTS))}.",
-            id="pgqueue.E002",
-        )
+        problem = f"DJANGO_PGQUEUE is not a dict but {type(given).__name__}."
+        hint = 'Write it as DJANGO_PGQUEUE = {"LEASE": timedelta(seconds=15), …}.'
+        return [message("pgqueue.E001", problem, hint)]
+    known = f"Known settings: {', '.join(sorted(DEFAULTS))}."
+    messages = [
+        message("pgqueue.E002", f"DJANGO_PGQUEUE has an unknown setting {name!r}.", f"Correct or remove it. {known}")
         for name in sorted(set(given) - set(DEFAULTS), key=str)
     ]
     for name in sorted(set(given) & set(DEFAULTS)):
         rule = rule_of(name)
         if rule is not None and not rule[1](given[name]):
-            messages.append(
-                Error(
-                    redact(f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, which is not {rule[0]}."),
-                    hint=f"Give it {rule[0]}; the default is {DEFAULTS[name]!r}.",
-                    id="pgqueue.E003",
-                )
-            )
+            problem = redact(f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, which is not {rule[0]}.")
+            messages.append(message("pgqueue.E003", problem, f"Give it {rule[0]}; the default is {DEFAULTS[name]!r}."))
     if not messages:
         messages += [*check_dotted_paths(given), *check_codec(given), *check_trusted_headers(given)]
     for name in ("DATABASE", "LISTEN_DATABASE"):
         if isinstance(given.get(name), str) and given[name] not in connections:
-            messages.append(
-                Error(
-                    f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, but DATABASES has no such alias.",
-                    hint=f"Use one of: {', '.join(connections)}.",
-                    id="pgqueue.E004",
-                )
-            )
+            problem = f"DJANGO_PGQUEUE[{name!r}] is {given[name]!r}, but DATABASES has no such alias."
+            messages.append(message("pgqueue.E004", problem, f"Use one of: {', '.join(connections)}."))
     return messages
 
 
-def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
-    """Return an error for each dotted path that does not name a callable."""
-    messages: list[CheckMessage] = []
+def check_dotted_paths(given: dict[str, Any]) -> Iterator[CheckMessage]:
+    """Yield an error for each dotted path that does not name a callable."""
     for name in ("ENQUEUE_CONTEXT", "HANDLER_MIDDLEWARE"):
         for path in filter(lambda item: isinstance(item, str), given.get(name, ())):
             try:
@@ -193,31 +153,40 @@ def check_dotted_paths(given: dict[str, Any]) -> list[CheckMessage]:
             except Exception as error:  # whatever a module raises when it is imported
                 problem = f"which cannot be imported: {type(error).__name__}: {error}"
             if problem:
-                messages.append(
-                    Error(
-                        f"DJANGO_PGQUEUE[{name!r}] names {path!r}, {problem}.",
-                        hint="Correct the dotted path, or the module.",
-                        id="pgqueue.E009",
-                    )
-                )
-    return messages
+                problem = f"DJANGO_PGQUEUE[{name!r}] names {path!r}, {problem}."
+                yield message("pgqueue.E009", problem, "Correct the dotted path, or the module.")
 
 
-def check_trusted_headers(given: dict[str, Any]) -> list[CheckMessage]:
-    """Return a warning if headers may choose settings of PostgreSQL."""
+def check_codec(given: dict[str, Any]) -> list[CheckMessage]:
+    """Return an error for a codec that cannot be made, and for keys with which FernetCodec cannot work."""
+    if given.get("PAYLOAD_CODEC") is None:
+        return []
+    try:
+        codec = codecs.current()
+    except Exception as error:  # whatever a module raises when it is imported
+        problems = [f"DJANGO_PGQUEUE['PAYLOAD_CODEC'] cannot be made: {type(error).__name__}: {error}"]
+    else:
+        needed = ("encode", "decode", "name", "version")
+        problems = [f"The codec {codec!r} has no {name}" for name in needed if not hasattr(codec, name)]
+        if isinstance(codec, codecs.FernetCodec):
+            problems += codecs.problems(given.get("PAYLOAD_KEYS"))
+    effect = "Enqueue raises, and encoded messages wait or become dead letters."
+    hint = "See docs/how-to/encrypt-payloads.md."
+    return [message("pgqueue.E023", f"{problem}. {effect}", hint) for problem in problems]
+
+
+def check_trusted_headers(given: dict[str, Any]) -> Iterator[CheckMessage]:
+    """Yield a warning if headers may choose settings of PostgreSQL."""
     trusted = given.get("SET_LOCAL_HEADERS", ())
     chosen = [name for name, key in given.get("SET_LOCAL", {}).items() if key in trusted]
-    if not chosen:
-        return []
-    return [
-        Caution(
+    if chosen:
+        yield message(
+            "pgqueue.W005",
             f"The headers of a message choose PostgreSQL's {', '.join(chosen)} for its handler (SET_LOCAL_HEADERS): "
             "each program that may enqueue can name any role or tenant there.",
-            hint="Set it in the context of each channel instead. If only code that you trust may enqueue, silence "
-            "this check.",
-            id="pgqueue.W005",
+            "Set it in the context of each channel instead. If only code that you trust may enqueue, silence this "
+            "check.",
         )
-    ]
 
 
 def check_databases() -> list[CheckMessage]:
@@ -225,33 +194,27 @@ def check_databases() -> list[CheckMessage]:
     database = alias(None)
     if connections[database].vendor != "postgresql":
         engine = connections[database].settings_dict["ENGINE"]
-        return [
-            Error(
-                f"The queue's database {database!r} is not PostgreSQL: its engine is {engine}.",
-                hint="Use the engine django.db.backends.postgresql for it, or name another alias in "
-                'DJANGO_PGQUEUE["DATABASE"] and route the app pgqueue there.',
-                id="pgqueue.E005",
-            )
-        ]
-    messages: list[CheckMessage] = []
-    if not uses_psycopg3():
-        messages.append(
-            Error(
-                f"The queue's database {database!r} is used through psycopg2, and the queue needs psycopg 3.",
-                hint='Install psycopg 3, which Django prefers: pip install "psycopg[binary]>=3.2.10".',
-                id="pgqueue.E006",
-            )
+        problem = f"The queue's database {database!r} is not PostgreSQL: its engine is {engine}."
+        hint = (
+            "Use the engine django.db.backends.postgresql for it, or name another alias in "
+            'DJANGO_PGQUEUE["DATABASE"] and route the app pgqueue there.'
         )
+        return [message("pgqueue.E005", problem, hint)]
+    messages = []
+    if not uses_psycopg3():
+        problem = f"The queue's database {database!r} is used through psycopg2, and the queue needs psycopg 3."
+        hint = 'Install psycopg 3, which Django prefers: pip install "psycopg[binary]>=3.2.10".'
+        messages.append(message("pgqueue.E006", problem, hint))
     routed = check_routers(database)
     messages += routed
     if not routed and stands_alone(database):
         messages.append(
-            Caution(
+            message(
+                "pgqueue.W004",
                 f"No model but the queue's is on its database {database!r}: no enqueue is part of the transaction of "
                 "your rows, and writes of an atomic handler to another database stay when its message fails.",
-                hint="Keep the queue in the database of the rows that messages are about. If it is meant to be apart, "
+                "Keep the queue in the database of the rows that messages are about. If it is meant to be apart, "
                 "enqueue in transaction.on_commit(), make handlers idempotent, and silence this check.",
-                id="pgqueue.W004",
             )
         )
     return messages
@@ -266,11 +229,11 @@ def check_routers(database: str) -> list[CheckMessage]:
         if apps.is_installed(NAMES[label])
     }
     return [
-        Caution(
+        message(
+            "pgqueue.W001",
             f'DJANGO_PGQUEUE["DATABASE"] is {database!r}, but the routers send {name} to {other!r}.',
-            hint=f"Make a router return the same alias for the app {label}. Otherwise {name}.objects and migrate use "
-            "the other database.",
-            id="pgqueue.W001",
+            f"Make a router return the same alias for the app {label}. Otherwise {name}.objects and migrate use the "
+            "other database.",
         )
         for (label, name), other in routed.items()
         if other != database
@@ -290,26 +253,15 @@ def uses_psycopg3() -> bool:
     return is_psycopg3
 
 
-def check_time_zones() -> list[CheckMessage]:
-    """Return an error if USE_TZ is off."""
-    if django_settings.USE_TZ:
-        return []
-    return [
-        Error(
-            "USE_TZ is False: dates of messages would have no time zone, and dequeue_at would be refused.",
-            hint="Set USE_TZ = True.",
-            id="pgqueue.E007",
-        )
-    ]
+def check_time_zones() -> Iterator[CheckMessage]:
+    """Yield an error if USE_TZ is off."""
+    if not django_settings.USE_TZ:
+        problem = "USE_TZ is False: dates of messages would have no time zone, and dequeue_at would be refused."
+        yield message("pgqueue.E007", problem, "Set USE_TZ = True.")
 
 
-def check_schedules() -> list[CheckMessage]:
-    """Return an error for each declared schedule that is ignored."""
-    return [
-        Error(
-            f"A schedule in code is ignored: {problem.args[0]}.",
-            hint=problem.hint or "Correct the arguments of @schedule.",
-            id="pgqueue.E008",
-        )
-        for problem in schedules.collect_declared_schedules().problems
-    ]
+def check_schedules() -> Iterator[CheckMessage]:
+    """Yield an error for each declared schedule that is ignored."""
+    for problem in schedules.collect_declared_schedules().problems:
+        hint = problem.hint or "Correct the arguments of @schedule."
+        yield message("pgqueue.E008", f"A schedule in code is ignored: {problem.args[0]}.", hint)

@@ -1,18 +1,22 @@
-"""Compare the functions in the database with the files of this release, and install them again."""
+"""Compare the functions and triggers in the database with this release, and install functions again.
+
+``pgtrigger ls`` compares only a comment of a trigger, not what it runs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from django.core.checks import CheckMessage, Error
+from django.apps import apps
 from django.db import connections
 
 from django_pgqueue.checks.migrated import migrated_apps
+from django_pgqueue.checks.rules import CRITICAL, Limits, Row, Rule
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.operations import install
 
-SQL = """
+INSTALLED = """
 SELECT p.proname::text, array_agg(p.prosrc), bool_and(p.prosecdef),
     bool_or(has_function_privilege('public', p.oid, 'EXECUTE')),
     min((SELECT c FROM unnest(p.proconfig) AS c WHERE c LIKE 'search_path=%%, pg_temp'))
@@ -20,71 +24,99 @@ FROM pg_proc AS p
 WHERE p.proname = ANY (%s::text[]) AND pg_function_is_visible(p.oid)
 GROUP BY p.proname
 """
+TRIGGERS = """
+SELECT t.tgname::text, c.relname::text, t.tgenabled::text, p.proname::text, obj_description(t.oid, 'pg_trigger')
+FROM pg_trigger AS t
+JOIN pg_class AS c ON c.oid = t.tgrelid
+JOIN pg_proc AS p ON p.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid) AND t.tgname = ANY (%s::text[])
+"""
+RUNNING = {"O", "A"}  # 'R': on replicas only, 'D': disabled
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
-    """Hold whose rights a function runs with, whether every role may run it, and its search_path."""
-
-    is_definer: bool
-    is_public: bool
-    search_path: str | None
-
-    def are_those_of(self, name: str, version: int) -> bool:
-        """Return whether these are the rights of this release's function."""
-        wanted = files.is_definer(name, version)
-        return not self.is_public and self.is_definer == wanted and (bool(self.search_path) or not wanted)
-
-
-def function_messages(database: str) -> list[CheckMessage]:
-    """Return an error for each function that is missing, changed, doubled or has other rights."""
-    versions = files.latest_functions(migrated_apps(database))
-    installed = {name: (bodies, Rights(*rights)) for name, bodies, *rights in call(database, SQL, (list(versions),))}
-    messages: list[CheckMessage] = []
+def changed_functions(using: str, limits: Limits) -> Iterator[Row]:
+    """Yield functions that are missing, changed, doubled or have other rights."""
+    versions = files.latest_functions(migrated_apps(using))
+    installed = {name: rest for name, *rest in call(using, INSTALLED, (list(versions),))}
     for name, version in versions.items():
-        bodies, rights = installed.get(name, (None, None))
-        match bodies:
-            case None:
-                messages.append(
-                    Error(
-                        f"Function {name} is missing in database {database!r}, or outside of the search_path.",
-                        hint=f"Install it: {repair(database, name)}. Then check again.",
-                        id="pgqueue.E011",
-                    )
-                )
-            case [body] if body != files.function_body(name, version):
-                messages.append(
-                    Error(
-                        f"Function {name} in database {database!r} is not version {version} of this release.",
-                        hint=f"Install the release's version: {repair(database, name)}. Then check again.",
-                        id="pgqueue.E012",
-                    )
-                )
-            case [_] if rights and not rights.are_those_of(name, version):
-                messages.append(
-                    Error(
-                        f"Function {name} in database {database!r} does not have the rights of this release: every "
-                        "role may run it, or it runs with other rights, or with the search_path of its caller.",
-                        hint=f"Install it again: {repair(database, name)}. Then grant it: manage.py pgqueue grant.",
-                        id="pgqueue.E018",
-                    )
-                )
-            case [_, _, *_]:
-                messages.append(
-                    Error(
-                        f"Function {name} exists {len(bodies)} times in database {database!r}, with different "
-                        "parameters: calls of it may fail as ambiguous.",
-                        hint=f"Drop the ones that are not of this release (psql: \\df {name}).",
-                        id="pgqueue.E013",
-                    )
-                )
-    return messages
+        code = f"from django_pgqueue.checks.functions import reinstall; reinstall({using!r}, {name!r})"
+        row = {"name": name, "version": version, "repair": f'manage.py shell -c "{code}"'}
+        if name not in installed:
+            yield row | {"code": "pgqueue.E011"}
+            continue
+        bodies, is_definer, is_public, search_path = installed[name]
+        wanted = files.is_definer(name, version)
+        if len(bodies) > 1:
+            yield row | {"code": "pgqueue.E013", "times": len(bodies)}
+        elif bodies != [files.function_body(name, version)]:
+            yield row | {"code": "pgqueue.E012"}
+        elif is_public or is_definer != wanted or (wanted and not search_path):
+            yield row | {"code": "pgqueue.E018"}
 
 
-def repair(database: str, name: str) -> str:
-    """Return the command that installs the function again."""
-    code = f"from django_pgqueue.checks.functions import reinstall; reinstall({database!r}, {name!r})"
-    return f'manage.py shell -c "{code}"'
+def expected_triggers() -> dict[tuple[str, str], tuple[str, str, str]]:
+    """Return the URI for pgtrigger's commands, the function and pgtrigger's hash of each trigger, by trigger and
+    table."""
+    found = {}
+    for model in apps.get_app_config("pgqueue").get_models():
+        for trigger in getattr(model._meta, "triggers", []):
+            key = trigger.get_pgid(model), model._meta.db_table
+            found[key] = (
+                trigger.get_uri(model),
+                trigger.render_execute(model).removesuffix("()"),
+                trigger.compile(model).hash,
+            )
+    return found
+
+
+def changed_triggers(using: str, limits: Limits) -> Iterator[Row]:
+    """Yield triggers that are missing, changed or disabled."""
+    wanted = expected_triggers()
+    rows = call(using, TRIGGERS, ([name for name, _ in wanted],))
+    installed = {(name, table): rest for name, table, *rest in rows}
+    option = "" if using == "default" else f" --database {using}"
+    for (name, table), (uri, function, wanted_hash) in wanted.items():
+        enabled, actual, actual_hash = installed.get((name, table), ("", None, None))
+        row = {"name": name, "table": table, "target": f"{uri}{option}", "actual": actual}
+        if actual is None:
+            yield row | {"code": "pgqueue.E014"}
+            continue
+        # A trigger that was made by hand has no hash; one of another release has another hash.
+        if actual != function or actual_hash != wanted_hash:
+            yield row | {"code": "pgqueue.E015"}
+        if enabled not in RUNNING:
+            yield row | {"code": "pgqueue.E016"}
+
+
+# fmt: off
+FUNCTIONS = (
+    Rule("pgqueue.E011", CRITICAL, changed_functions, "",
+        "Function {name} is missing in database {database!r}, or outside of the search_path.",
+        "Install it: {repair:raw}. Then check again."),
+    Rule("pgqueue.E012", CRITICAL, changed_functions, "",
+        "Function {name} in database {database!r} is not version {version} of this release.",
+        "Install the release's version: {repair:raw}. Then check again."),
+    Rule("pgqueue.E018", CRITICAL, changed_functions, "",
+        "Function {name} in database {database!r} does not have the rights of this release: every role may run it, or "
+        "it runs with other rights, or with the search_path of its caller.",
+        "Install it again: {repair:raw}. Then grant it: manage.py pgqueue grant."),
+    Rule("pgqueue.E013", CRITICAL, changed_functions, "",
+        "Function {name} exists {times} times in database {database!r}, with different parameters: calls of it may "
+        "fail as ambiguous.",
+        "Drop the ones that are not of this release (psql: \\df {name})."),
+    Rule("pgqueue.E014", CRITICAL, changed_triggers, "",
+        "Trigger {name} of table {table} is missing in database {database!r}: messages or changed limits are not "
+        "noticed.",
+        "Install it: manage.py pgtrigger install {target}"),
+    Rule("pgqueue.E015", CRITICAL, changed_triggers, "",
+        "Trigger {name} of table {table} in database {database!r} is not that of this release; it runs {actual}.",
+        "Install the release's version: manage.py pgtrigger install {target}"),
+    Rule("pgqueue.E016", CRITICAL, changed_triggers, "",
+        "Trigger {name} of table {table} is disabled in database {database!r}: messages or changed limits are not "
+        "noticed.",
+        "Enable it: manage.py pgtrigger enable {target}"),
+)
+# fmt: on
 
 
 def reinstall(database: str, *names: str) -> None:

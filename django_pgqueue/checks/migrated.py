@@ -57,18 +57,12 @@ def find_schema_problem(database: str) -> SchemaProblem | None:
             f"If the queue is in another database, {NAMING}.",
         )
     [(is_recorded, is_readable, has_table, has_function)] = call(database, LOOK)
-    if not (is_recorded or has_table or has_function):
-        return SchemaProblem(f"The database {database!r} has no tables of the queue.", migrate(database))
     known = known_migrations() or set()
-    missing = sorted(known - applied_migrations(database)) if is_recorded and is_readable else []
-    if known and len(missing) == len(known):
+    missing = known - applied_migrations(database) if is_recorded and is_readable else set()
+    if not (is_recorded or has_table or has_function) or (known and missing == known):
         return SchemaProblem(f"The database {database!r} has no tables of the queue.", migrate(database))
     if missing:
-        return SchemaProblem(
-            f"{len(missing)} of {len(known)} migrations of the queue are not applied to the database {database!r}: "
-            f"{', '.join(missing)}.",
-            migrate(database),
-        )
+        return missing_migrations(database, "the queue", missing, known)
     if not (has_table and has_function):
         absent = "function pgqueue_dequeue" if has_table else "table pgqueue_message"
         return SchemaProblem(
@@ -86,12 +80,15 @@ def find_pipeline_problem(database: str) -> SchemaProblem | None:
     if not apps.is_installed(NAMES[PIPELINE]):
         return SchemaProblem(f"The app {NAMES[PIPELINE]!r} is not installed.", INSTALL_PIPELINE)
     known = known_migrations(PIPELINE) or set()
-    missing = sorted(known - applied_migrations(database, PIPELINE))
-    if not missing:
-        return None
+    missing = known - applied_migrations(database, PIPELINE)
+    return missing_migrations(database, NAMES[PIPELINE], missing, known) if missing else None
+
+
+def missing_migrations(database: str, whose: str, missing: set[str], known: set[str]) -> SchemaProblem:
+    """Return the problem that migrations are not applied. ``whose``: "the queue", or the name of an app."""
     return SchemaProblem(
-        f"{len(missing)} of {len(known)} migrations of {NAMES[PIPELINE]} are not applied to the database {database!r}: "
-        f"{', '.join(missing)}.",
+        f"{len(missing)} of {len(known)} migrations of {whose} are not applied to the database {database!r}: "
+        f"{', '.join(sorted(missing))}.",
         migrate(database),
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 
-from django.core import checks
-
+from django_pgqueue.checks.rules import WARNING, Limits, Row, Rule
 from django_pgqueue.sql import grants
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.grants import MissingRight
@@ -20,21 +20,15 @@ WHERE has_function_privilege(to_regproc('pgqueue_' || u.name)::oid, 'EXECUTE')
 """
 
 
-def rights_messages(database: str) -> list[checks.CheckMessage]:
-    """Return a warning for each kind of client of which the role of this connection has some rights and not all."""
-    role = own_role(database)
+def lacking_kinds(using: str, limits: Limits) -> Iterator[Row]:
+    """Yield the kinds of client of which the role of this connection has some rights and not all."""
+    role = own_role(using)
     if role is None:
-        return []
-    return [
-        checks.Warning(
-            f"The role {role!r} of database {database!r} lacks {len(missing)} right(s) of a {kind.name}: "
-            f"{rights_text(missing)}.",
-            hint=f"As the owner of the tables: {grant_command(kind, role)}.",
-            id="pgqueue.W023",
-        )
-        for kind in claimed_kinds(database)
-        if (missing := missing_rights(kind, role, database))
-    ]
+        return
+    for kind in claimed_kinds(using):
+        if missing := missing_rights(kind, role, using):
+            texts = {"missing": rights_text(missing), "grant": grant_command(kind, role)}
+            yield {"role": role, "number": len(missing), "kind": kind.name} | texts
 
 
 def own_role(database: str) -> str | None:
@@ -61,15 +55,10 @@ def claimed_kinds(database: str) -> list[ClientKind]:
     A producer and a reader have no such function; the role is one of them if it is nothing else.
     """
     kinds = client_kinds(pipeline=has_pipeline(database))
-    verbs = {verb for kind in kinds.values() for verb in kind.verbs}
-    runnable = {name for (name,) in call(database, RUNNABLE, (sorted(verbs),))}
-    claimed = [kind for kind in kinds.values() if runnable & own_verbs(kind, kinds.values())]
+    places = Counter(verb for kind in kinds.values() for verb in set(kind.verbs))
+    runnable = {name for (name,) in call(database, RUNNABLE, (sorted(places),))}
+    claimed = [kind for kind in kinds.values() if any(places[verb] == 1 for verb in runnable.intersection(kind.verbs))]
     return claimed or [kinds[kind.name] for kind in (PRODUCER, READER) if runnable & set(kind.verbs)]
-
-
-def own_verbs(kind: ClientKind, kinds: Iterable[ClientKind]) -> set[str]:
-    """Return the functions that only this kind may run."""
-    return set(kind.verbs).difference(*(other.verbs for other in kinds if other.name != kind.name))
 
 
 def rights_text(missing: list[MissingRight]) -> str:
@@ -81,3 +70,12 @@ def rights_text(missing: list[MissingRight]) -> str:
 def grant_command(kind: ClientKind, role: str) -> str:
     """Return the command that grants all rights of this kind."""
     return f"manage.py pgqueue grant {kind.name} {role}"
+
+
+# fmt: off
+RIGHTS = (
+    Rule("pgqueue.W023", WARNING, lacking_kinds, "",
+        "The role {role!r} of database {database!r} lacks {number} right(s) of a {kind}: {missing}.",
+        "As the owner of the tables: {grant}."),
+)
+# fmt: on

@@ -1,114 +1,51 @@
-"""Examine a queue. Each module has one examination, such as ``examine_archive(using, limits)``.
-
-``using`` is a database alias, ``limits`` the values above which something is reported; it returns findings, or none.
-An examination only reads. Its cost does not grow with the archive or the backlog: it reads the server's statistics, or
-a bounded number of rows.
-"""
+"""Examine a queue: apply the rules of each examination, and report their findings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from django.db import DatabaseError
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.db import DatabaseError, router
 
-from django_pgqueue.checks.migrated import find_schema_problem
-from django_pgqueue.doctor.archive import examine_archive
-from django_pgqueue.doctor.breakers import examine_breakers
-from django_pgqueue.doctor.clock import examine_clock
-from django_pgqueue.doctor.counters import examine_counters
-from django_pgqueue.doctor.dead_letters import examine_dead_letters
-from django_pgqueue.doctor.drift import examine_drift
-from django_pgqueue.doctor.finding import Finding, Limits, Severity
-from django_pgqueue.doctor.handlers import examine_handlers
-from django_pgqueue.doctor.horizon import examine_horizon
-from django_pgqueue.doctor.housekeeping import examine_housekeeping
-from django_pgqueue.doctor.indexes import examine_indexes
-from django_pgqueue.doctor.lakes import examine_lakes
-from django_pgqueue.doctor.notifications import examine_notifications
-from django_pgqueue.doctor.orphans import examine_orphans
-from django_pgqueue.doctor.shared_limits import examine_shared_limits
-from django_pgqueue.doctor.storage import examine_storage
-from django_pgqueue.doctor.vacuum import examine_vacuum
-from django_pgqueue.doctor.waiting import examine_waiting
+from django_pgqueue.checks.functions import FUNCTIONS
+from django_pgqueue.checks.migrated import NAMES, find_pipeline_problem, find_schema_problem, is_migrated
+from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Finding, Limits, Rule, Severity, apply
+from django_pgqueue.checks.server import SERVER, TABLES
+from django_pgqueue.doctor.indexes import INDEXES
+from django_pgqueue.doctor.queues import BREAKERS, LOST_CHANNELS, SHARED_LIMITS, UNKNOWN_HANDLERS, WAITS
+from django_pgqueue.doctor.server import CLOCK, HORIZON, NOTIFY, STORAGE, VACUUM
+from django_pgqueue.doctor.upkeep import ARCHIVE, COUNTERS, DEAD_LETTERS, HOUSEKEEPING, LAKES
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.sql.call import bounded_read, primary
+from django_pgqueue.sql.files import PIPELINE
 
-__all__ = ["EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examination_of", "examine"]
+__all__ = ["CODES", "EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examination_of", "examine"]
 
-Examination = Callable[[str, Limits], Iterable[Finding]]
-
-EXAMINATIONS: dict[str, Examination] = {
-    "drift": examine_drift,
-    "indexes": examine_indexes,
-    "waiting": examine_waiting,
-    "shared_limits": examine_shared_limits,
-    "breakers": examine_breakers,
-    "orphans": examine_orphans,
-    "handlers": examine_handlers,
-    "dead_letters": examine_dead_letters,
-    "housekeeping": examine_housekeeping,
-    "counters": examine_counters,
-    "horizon": examine_horizon,
-    "storage": examine_storage,
-    "vacuum": examine_vacuum,
-    "archive": examine_archive,
-    "lakes": examine_lakes,
-    "notifications": examine_notifications,
-    "clock": examine_clock,
+EXAMINATIONS: dict[str, tuple[Rule, ...]] = {
+    "drift": (),
+    "indexes": INDEXES,
+    "waiting": WAITS,
+    "shared_limits": SHARED_LIMITS,
+    "breakers": BREAKERS,
+    "orphans": LOST_CHANNELS,
+    "handlers": UNKNOWN_HANDLERS,
+    "dead_letters": DEAD_LETTERS,
+    "housekeeping": HOUSEKEEPING,
+    "counters": COUNTERS,
+    "horizon": HORIZON,
+    "storage": STORAGE,
+    "vacuum": VACUUM,
+    "archive": ARCHIVE,
+    "lakes": LAKES,
+    "notifications": NOTIFY,
+    "clock": CLOCK,
 }
-CODES: dict[str, tuple[str, ...]] = {
-    "drift": ("not_migrated",),
-    "indexes": ("index_missing", "index_invalid", "index_in_progress"),
-    "waiting": ("no_worker", "waiting", "held", "paused"),
-    "shared_limits": (
-        "limit_undeclared",
-        "limit_paused",
-        "limit_waits",
-        "limit_stuck",
-        "limit_cost",
-        "limit_handler_missing",
-    ),
-    "breakers": ("breaker_open",),
-    "orphans": ("channel_missing",),
-    "handlers": ("unknown_handler", "handler_missing"),
-    "dead_letters": ("dead_letters",),
-    "housekeeping": (
-        "worker_silent",
-        "worker_paused",
-        "given_back",
-        "lease_expired",
-        "no_tick",
-        "schedule_late",
-        "schedule_failing",
-    ),
-    "counters": (
-        "count_wrong",
-        "lease_floor_wrong",
-        "over_limit",
-        "queue_over_limit",
-        "lease_list_wrong",
-        "out_of_line",
-        "parked",
-        "order_key_unreleased",
-    ),
-    "horizon": (
-        "old_transaction",
-        "prepared_transaction",
-        "slot_behind",
-        "slot_left",
-        "standby_behind",
-        "sessions_hidden",
-    ),
-    "storage": ("dead_rows", "table_bloat", "index_bloat", "freeze_late"),
-    "vacuum": ("vacuum_settings", "vacuum_naps"),
-    "archive": ("partitions_behind",),
-    "lakes": ("lake_lost",),
-    "notifications": ("notify_queue",),
-    "clock": ("clock_differs", "clock_went_back"),
-}
+"""The rules of each examination; ``drift`` has those of the system checks."""
+CODES = {name: {rule.name for rule in rules} for name, rules in EXAMINATIONS.items()} | {"drift": {"not_migrated"}}
 """The codes of the findings of each examination; drift has those of the system checks, too."""
-SERVER = frozenset({"horizon", "vacuum"})
+WITHOUT_TABLES = frozenset({"horizon", "vacuum"})
 """The examinations of the server, which need none of the queue's tables."""
 EXAMINATION_SECONDS = 30.0
 CHECK_PREFIX = "pgqueue."
@@ -123,7 +60,7 @@ class Report:
     @property
     def severity(self) -> Severity:
         """Return the severity of the worst finding."""
-        return max((finding.severity for finding in self.findings), default=Severity.NOTE)
+        return max((finding.severity for finding in self.findings), default=NOTE)
 
 
 def examine(*, using: str | None = None, limits: Limits | None = None, only: Iterable[str] | None = None) -> Report:
@@ -140,8 +77,8 @@ def examine(*, using: str | None = None, limits: Limits | None = None, only: Ite
         raise ValueError(f"no examination and no finding: {', '.join(unknown)}")
     names = [name for name in EXAMINATIONS if any(examination_of(each) == name for each in asked)]
     problem = find_schema_problem(database)
-    if problem is not None and not SERVER.issuperset(names):
-        return Report([Finding("not_migrated", Severity.CRITICAL, problem.problem, problem.action)])
+    if problem is not None and not WITHOUT_TABLES.issuperset(names):
+        return Report([Finding("not_migrated", CRITICAL, problem.problem, problem.action)])
     found = [
         finding
         for name in names
@@ -164,15 +101,37 @@ def run_examination(name: str, using: str, limits: Limits) -> list[Finding]:
     """Run one examination in a bounded read. Returns its findings, or the finding that it failed."""
     try:
         with bounded_read(using, seconds=EXAMINATION_SECONDS):
-            return list(EXAMINATIONS[name](using, limits))
+            return list(drift(using, limits) if name == "drift" else apply(EXAMINATIONS[name], using, limits))
     except DatabaseError as error:
         return [
             Finding(
                 "not_examined",
-                Severity.WARNING,
+                WARNING,
                 f"The examination {name!r} failed: {primary(error)}.",
                 "If a right is missing, run manage.py pgqueue rights reader NAME. If it waited for a lock, "
                 f"look at pg_locks, and try again with --only {name}.",
                 {"examination": name},
             )
         ]
+
+
+def drift(using: str, limits: Limits) -> Iterator[Finding]:
+    """Yield the findings of the database's system checks, unless the project has accepted them by silencing them, and
+    missing migrations."""
+    is_current = is_migrated(using)
+    for finding in apply(SERVER + FUNCTIONS + TABLES if is_current else SERVER, using, limits):
+        if finding.code not in django_settings.SILENCED_SYSTEM_CHECKS:
+            yield finding
+    if not is_current:
+        yield Finding(
+            "not_migrated",
+            CRITICAL,
+            f"The database {using!r} has migrations of the queue that this release does not know: a newer release has "
+            "migrated it.",
+            "Upgrade this package on the hosts that have an older release.",
+        )
+    # A router may keep the pipeline out of this database.
+    elif apps.is_installed(NAMES[PIPELINE]) and router.allow_migrate(using, PIPELINE):
+        problem = find_pipeline_problem(using)
+        if problem is not None:
+            yield Finding("not_migrated", WARNING, problem.problem, problem.action)

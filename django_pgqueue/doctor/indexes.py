@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.apps import apps
 from django.db import connections, models
 
-from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Limits, Row, Rule
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.files import PIPELINE, QUEUE
@@ -81,53 +81,44 @@ def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
     return found
 
 
-def examine_indexes(using: str, limits: Limits) -> Iterator[Finding]:
-    """Report indexes that are missing, invalid or being built."""
-    wanted = expected_indexes(using)
-    there = {index: rest for index, *rest in call(using, SQL)}
-    for index, (table, statement) in sorted(wanted.items()):
-        if index not in there:
-            yield Finding(
-                "index_missing",
-                Severity.CRITICAL,
-                f"The index {index} of {table} is missing: statements that need it read the whole table.",
-                f"Make it, as the owner and outside of a transaction: {statement}",
-                {"index": index, "table": table, "statement": statement},
-            )
-    for index, (table, is_partitioned, is_valid, work) in there.items():
-        if work:
-            yield in_progress(index, table, work)
-        elif not is_valid:
-            yield invalid(index, table, is_ours=index in wanted, is_partitioned=is_partitioned)
-
-
 def concurrently(statement: str) -> str:
     """Return the statement with CONCURRENTLY."""
     return statement if " CONCURRENTLY " in statement else statement.replace(" INDEX ", " INDEX CONCURRENTLY ", 1)
 
 
-def in_progress(index: str, table: str, work: str) -> Finding:
-    """Report an index that is being built or dropped."""
-    return Finding(
-        "index_in_progress",
-        Severity.NOTE,
-        f"The index {index} of {table} is being {work} now: no statement uses it.",
-        "Wait until it is done. It waits for older transactions: pgqueue doctor --only horizon shows them.",
-        {"index": index, "table": table, "work": work},
-    )
+def broken_indexes(using: str, limits: Limits) -> Iterator[Row]:
+    """Yield indexes that are missing, invalid or being built. That of a partitioned table is invalid while a partition
+    has none."""
+    wanted = expected_indexes(using)
+    there = {index: rest for index, *rest in call(using, SQL)}
+    for index, (table, statement) in sorted(wanted.items()):
+        if index not in there:
+            yield {"code": "index_missing", "index": index, "table": table, "statement": statement}
+    for index, (table, is_partitioned, is_valid, work) in there.items():
+        found = {"index": index, "table": table, "work": work}
+        if work:
+            yield found | {"code": "index_in_progress"}
+        elif not is_valid and is_partitioned and index not in wanted:
+            yield found | {"code": "index_invalid:partitioned", "statement": f"DROP INDEX {index}"}
+        elif not is_valid:
+            is_ours = index in wanted
+            statement = f"{'REINDEX' if is_ours else 'DROP'} INDEX CONCURRENTLY {index}"
+            severity = CRITICAL if is_ours else WARNING
+            yield found | {"code": "index_invalid", "statement": statement, "severity": severity}
 
 
-def invalid(index: str, table: str, *, is_ours: bool, is_partitioned: bool) -> Finding:
-    """Report an index whose build failed. That of a partitioned table is invalid while a partition has none."""
-    statement = f"{'REINDEX' if is_ours else 'DROP'} INDEX CONCURRENTLY {index}"
-    action = f"As the owner and outside of a transaction: {statement}"
-    if is_partitioned and not is_ours:
-        statement = f"DROP INDEX {index}"
-        action = f"ALTER INDEX {index} ATTACH PARTITION … for an index of each partition, or {statement}"
-    return Finding(
-        "index_invalid",
-        Severity.CRITICAL if is_ours else Severity.WARNING,
-        f"The index {index} of {table} is invalid: its build failed. It makes writes slower, and no statement uses it.",
-        action,
-        {"index": index, "table": table, "statement": statement},
-    )
+INVALID = "The index {index} of {table} is invalid: its build failed. It makes writes slower, and no statement uses it."
+# fmt: off
+INDEXES = (
+    Rule("index_missing", CRITICAL, broken_indexes, "index table statement",
+        "The index {index} of {table} is missing: statements that need it read the whole table.",
+        "Make it, as the owner and outside of a transaction: {statement:raw}"),
+    Rule("index_invalid", WARNING, broken_indexes, "index table statement",
+        INVALID, "As the owner and outside of a transaction: {statement:raw}"),
+    Rule("index_invalid:partitioned", WARNING, broken_indexes, "index table statement",
+        INVALID, "ALTER INDEX {index} ATTACH PARTITION … for an index of each partition, or {statement:raw}"),
+    Rule("index_in_progress", NOTE, broken_indexes, "index table work",
+        "The index {index} of {table} is being {work} now: no statement uses it.",
+        "Wait until it is done. It waits for older transactions: pgqueue doctor --only horizon shows them."),
+)
+# fmt: on

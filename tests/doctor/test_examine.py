@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from string import Formatter
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
-from django_pgqueue import channel_set, complete, dequeue, doctor, enqueue, handlers
+from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
+from django_pgqueue.checks.rules import Limits, parameters
+from django_pgqueue.checks.server import SERVER, TABLES
 from django_pgqueue.contrib.prometheus.families import families
-from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examine
+from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examination_of, examine
 from tests.doctor.conftest import Examine
 from tests.support.cases import cases
 from tests.support.sessions import Connect
@@ -97,25 +100,22 @@ def test_each_examination_has_its_tests() -> None:
     assert set(EXAMINATIONS) <= there
 
 
-@cases("name", EXAMINATIONS)
-def test_the_codes_of_an_examination_are_those_that_its_source_has(name: str) -> None:
-    tree = ast.parse((Path(doctor.__file__).parent / f"{name}.py").read_text())
-    codes = {
-        code
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding"
-        for code in codes_of(call.args[0])
+def test_a_code_leads_to_one_examination() -> None:
+    codes = [code for codes in CODES.values() for code in codes]
+    assert len(codes) == len(set(codes))
+    assert {name: {examination_of(code) for code in codes} for name, codes in CODES.items()} == {
+        name: {name} for name in EXAMINATIONS
     }
-    assert codes == set(CODES[name])
 
 
-def codes_of(argument: ast.expr) -> list[str]:
-    """The codes that the first argument of a finding may be. The system checks name their own."""
-    match argument:
-        case ast.Constant(value=str(code)):
-            return [code]
-        case ast.JoinedStr(values=[ast.FormattedValue(value=ast.Name(id="kind")), ast.Constant(value=str(end))]):
-            return [f"{kind}{end}" for kind in ("table", "index")]
-        case ast.BoolOp(values=[ast.Attribute(attr="id"), ast.Constant(value="")]):
-            return []
-    raise AssertionError(f"a finding with the code {ast.unparse(argument)}")
+@cases("name", EXAMINATIONS)
+def test_the_words_of_a_rule_name_what_its_statement_returns(name: str) -> None:
+    given = parameters("default", Limits())
+    rules = SERVER + TABLES if name == "drift" else EXAMINATIONS[name]
+    for rule in (rule for rule in rules if isinstance(rule.source, str)):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM ({rule.source}) AS r LIMIT 0", given)
+            columns = {column.name for column in cursor.description}
+        named = [field for text in (rule.problem, rule.action) for _, field, _, _ in Formatter().parse(text) if field]
+        assert {field.partition("[")[0] for field in named} <= columns | set(given), rule.code
+        assert set(rule.facts.split()) <= columns, rule.code

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import connections
 
-from django_pgqueue.doctor import vacuum
+from django_pgqueue.doctor.server import expected_options
 from django_pgqueue.embedded import temporary_cluster
 from tests.doctor.conftest import Elsewhere, Examine
 from tests.support.sql import sql
@@ -24,7 +24,7 @@ def test_settings_that_were_reset(found: Examine) -> None:
 
 def test_the_settings_of_all_tables_are_known() -> None:
     tables = "SELECT relname::text, reloptions FROM pg_class WHERE relname LIKE 'pgqueue%' AND relkind = 'r'"
-    assert vacuum.expected_options() == {
+    assert expected_options() == {
         table: dict(option.split("=") for option in options) for table, options in sql(tables) if options
     }
 

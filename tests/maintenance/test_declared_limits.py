@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from django_pgqueue import Limit, dequeue, enqueue, handler, handlers, limit_pause, limit_resume, limit_set
 from django_pgqueue import limits as declarations
-from django_pgqueue.checks import limits as checks
+from django_pgqueue.checks import declared as checks
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.limits import UNDECLARED
 from django_pgqueue.maintenance.declared_limits import LimitCounts, sync_limits

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from django_pgqueue.checks.functions import reinstall
-from django_pgqueue.checks.tables import LIVE
+from django_pgqueue.checks.server import LIVE
 from django_pgqueue.sql import files
 from tests.schema.test_checks import of_database
 from tests.support.sessions import Connect, one

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_pgqueue import handlers
-from django_pgqueue.checks import imports
+from django_pgqueue.checks import declared as imports
 from tests.support.paths import REPOSITORY
 from tests.support.sql import sql
 from tests.support.waiting import eventually

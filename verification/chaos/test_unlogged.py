@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from django_pgqueue.checks.tables import LIVE
+from django_pgqueue.checks.server import LIVE
 from tests.support.sessions import Session, one
 from tests.support.unlogged import set_logged, set_unlogged
 from tests.support.waiting import eventually

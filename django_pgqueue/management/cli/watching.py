@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 
 from django_pgqueue import doctor
 from django_pgqueue.checks.migrated import find_schema_problem
-from django_pgqueue.doctor.finding import Finding, Limits, Severity
+from django_pgqueue.doctor import Finding, Limits, Severity
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.lifecycle.explain import Reason, explain_channel, explain_message
 from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health

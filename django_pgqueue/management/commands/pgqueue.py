@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error
 
-from django_pgqueue.checks import imports
+from django_pgqueue.checks.declared import tolerated
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.management.cli import (  # noqa: F401  (they register the verbs)
     dead,
@@ -91,7 +91,7 @@ class Command(BaseCommand):
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         # A module of handlers that cannot be imported must not stop a worker, nor the doctor.
-        with imports.tolerated():
+        with tolerated():
             super().check(*args, **kwargs)
 
     def handle(self, *, verb: Verb | None = None, **options: Any) -> None:

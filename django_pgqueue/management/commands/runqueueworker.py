@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
 from django_pgqueue import handlers
-from django_pgqueue.checks import imports
+from django_pgqueue.checks.declared import tolerated
 from django_pgqueue.conf import settings
 from django_pgqueue.maintenance import declared
 from django_pgqueue.maintenance.loop import MaintenanceLoop
@@ -77,7 +77,7 @@ class Command(BaseCommand):
             each(parser)
 
     def check(self, *args: Any, **kwargs: Any) -> None:
-        with imports.tolerated():
+        with tolerated():
             super().check(*args, **kwargs)
 
     def handle(self, *, verbosity: int, **given: Any) -> None:
