@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import encoded, rendering
+from django_pgqueue.admin import encoded, rendering, story
 from django_pgqueue.admin.content import ContentAdmin
 from django_pgqueue.admin.filters import AgeFilter, ChannelNameFilter, HandlerFilter, QueueFilter
 from django_pgqueue.models import ArchivedMessage
-
-KINDS: dict[Any, str] = {
-    ArchivedMessage.ArchiveOutcome.COMPLETED: "good",
-    ArchivedMessage.ArchiveOutcome.POPPED: "busy",
-    ArchivedMessage.ArchiveOutcome.PURGED: "late",
-    ArchivedMessage.ArchiveOutcome.DROPPED: "late",
-}
 
 
 class ArchivedFilter(AgeFilter):
@@ -49,7 +40,7 @@ class ArchivedMessageAdmin(ContentAdmin):
 
     @admin.display(description=_("outcome"))
     def outcome_shown(self, message: ArchivedMessage) -> str:
-        return rendering.badge(message.get_outcome_display(), KINDS.get(message.outcome, "bad"))
+        return rendering.badge(message.get_outcome_display(), story.KINDS.get(message.outcome, "bad"))
 
     @admin.display(description=_("archived"), ordering="archived_at")
     def archived(self, message: ArchivedMessage) -> str:

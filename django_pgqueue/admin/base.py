@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import django
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
 from django.db import models, transaction
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.http import urlencode
+from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.paginator import CappedPaginator
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.database import alias
 
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     AnyAdmin = admin.ModelAdmin[Any]
+    AnyPaginator = Paginator[Any]
+    Text = StrOrPromise
 else:
-    AnyAdmin = admin.ModelAdmin
+    AnyAdmin, AnyPaginator, Text = admin.ModelAdmin, Paginator, str
 
 MAX_BIGINT = 2**63 - 1
 Link = Callable[..., str]
@@ -38,7 +43,17 @@ def user_of(request: HttpRequest) -> User:
     return cast("User", request.user)
 
 
-def breadcrumbs(*steps: tuple[str, StrOrPromise]) -> dict[str, Any]:
+def pk_in(text: str | None) -> int | None:
+    """Return the id that a text holds, or None if it holds none that PostgreSQL can compare."""
+    return int(text) if text and text.isascii() and text.isdigit() and int(text) <= MAX_BIGINT else None
+
+
+def needs(permission: str) -> Callable[[Any, HttpRequest], bool]:
+    """Return a method of an admin that says whether the user has a permission of this app."""
+    return lambda _admin, request: request.user.has_perm(f"pgqueue.{permission}")
+
+
+def breadcrumbs(*steps: tuple[str, Text]) -> dict[str, Any]:
     """Return the context of the template ``breadcrumbs.html``.
 
     ``steps``: address and text of each page between the admin's index and this one.
@@ -46,11 +61,45 @@ def breadcrumbs(*steps: tuple[str, StrOrPromise]) -> dict[str, Any]:
     return {"breadcrumbs": steps, "breadcrumbs_as_list": django.VERSION >= (6, 1)}
 
 
+class CappedCount(int):
+    """Hold a count that stopped at its limit, shown as "10,000+"."""
+
+    def __str__(self) -> str:
+        # With USE_THOUSAND_SEPARATOR Django groups the characters from the right, as if all were digits: only a prefix
+        # survives that.
+        return f">{int(self)}" if settings.USE_THOUSAND_SEPARATOR else f"{int(self):,}+"
+
+
+class CappedPaginator(AnyPaginator):
+    """Count no further than ``limit``; search and filters find the rows beyond."""
+
+    limit = 10_000
+
+    @cached_property
+    def count(self) -> int:
+        return capped_count(self.object_list, self.limit)
+
+
+def capped_count(queryset: Any, limit: int) -> int:
+    """Return the number of rows, or a CappedCount if it is above the limit."""
+    return capped(queryset.order_by().values("pk")[: limit + 1].count(), limit)
+
+
+def capped(count: int, limit: int) -> int:
+    """Return the count, or a CappedCount of the limit if it is above the limit."""
+    return CappedCount(limit) if count > limit else count
+
+
 class LeanChangeList(ChangeList):
-    """List rows without their big columns."""
+    """List rows without their big columns, with the figures that the admin adds to them."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> models.QuerySet[Any]:
         return super().get_queryset(request, exclude_parameters).defer(*cast(BaseAdmin, self.model_admin).big_columns)
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        cast(BaseAdmin, self.model_admin).fill(self.result_list)
 
 
 class BaseAdmin(AnyAdmin):
@@ -80,15 +129,22 @@ class BaseAdmin(AnyAdmin):
         term = search_term.strip()
         if not term or not self.exact_search:
             return super().get_search_results(request, queryset, search_term)
-        if term.isascii() and term.isdigit() and int(term) <= MAX_BIGINT:
+        if (pk := pk_in(term)) is not None:
             # A query of its own, because together with other columns it could not use the index.
-            by_id = queryset.filter(pk=int(term))
+            by_id = queryset.filter(pk=pk)
             if by_id.exists():
                 return by_id, False
         found = models.Q()
         for field in self.exact_search:
             found |= models.Q((field, term))
         return queryset.filter(found), False
+
+    def fill(self, rows: list[Any]) -> None:
+        """Add the figures that are read for all rows of a page at once."""
+
+    @admin.display(description=_("name"), ordering="name")
+    def name_shown(self, item: Any) -> str:
+        return rendering.name(item.name)
 
     def url(self, page: str, *args: object, **query: object) -> str | None:
         """Return the address of a page of this admin site, or None if it is not registered there.
@@ -130,9 +186,7 @@ class BaseAdmin(AnyAdmin):
 
         return link
 
-    def log(
-        self, request: HttpRequest, objects: Iterable[models.Model], text: StrOrPromise, *, flag: int = CHANGE
-    ) -> None:
+    def log(self, request: HttpRequest, objects: Iterable[models.Model], text: Text, *, flag: int = CHANGE) -> None:
         """Write the text into the history of each object."""
         LogEntry.objects.log_actions(user_of(request).pk, list(objects), flag, str(text))
 
@@ -141,7 +195,7 @@ class BaseAdmin(AnyAdmin):
         self.message_user(request, text % count, messages.SUCCESS if count else messages.WARNING)
 
     def apply(
-        self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], StrOrPromise], *, using: str
+        self, request: HttpRequest, objects: Iterable[models.Model], act: Callable[[Any], Text], *, using: str
     ) -> list[models.Model]:
         """Call ``act`` on each object and log its text, in one transaction each. Returns the objects for which it
         succeeded.

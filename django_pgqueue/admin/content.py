@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import encoded, payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
+from django_pgqueue.admin.story import RedriveEntry, redrive_history
 
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")

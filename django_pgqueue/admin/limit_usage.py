@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django_pgqueue.admin.paginator import capped
+from django_pgqueue.admin.base import capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.paginator import CappedCount, capped
+from django_pgqueue.admin.base import CappedCount, capped
 from django_pgqueue.sql.call import call
 
 MOST_COUNTED = 1_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
@@ -11,8 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import explanation, message_actions, rendering
-from django_pgqueue.admin.bulk_actions import BulkActionsAdmin
+from django_pgqueue.admin import explanation, message_actions, rendering, story
+from django_pgqueue.admin.base import Text, needs
+from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
@@ -20,40 +19,21 @@ from django_pgqueue.admin.filters import (
     ChannelQueueFilter,
     HolderFilter,
     MessageHandlerFilter,
+    WaitingFilter,
 )
-from django_pgqueue.admin.limit_filters import WaitingFilter
 from django_pgqueue.admin.limit_usage import limits_of_message
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.explain import explain_message
 from django_pgqueue.models import Channel, Message, SharedLimit
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
-KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
 
 
 @admin.register(Message)
 class MessageAdmin(BulkActionsAdmin):
-    list_display = [
-        "id",
-        "state_now",
-        "what",
-        "attempts_of",
-        "due",
-        "lease",
-        "priority",
-    ]
-    list_filter = [
-        "status",
-        ChannelQueueFilter,
-        ActiveChannelFilter,
-        MessageHandlerFilter,
-        AgeFilter,
-        HolderFilter,
-        WaitingFilter,
-    ]
+    list_display = ["id", "state_now", "what", "attempts_of", "due", "lease", "priority"]
+    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter, AgeFilter, HolderFilter]
+    list_filter += [WaitingFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
     search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "order_key", "handler")
@@ -136,11 +116,11 @@ class MessageAdmin(BulkActionsAdmin):
         if message.waits_for is not None:
             waits = _("waits for its order key") if message.waits_for < 0 else _("waits for a limit")
             return rendering.badge(waits, "late")
-        return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
+        return rendering.badge(message.get_status_display(), story.KINDS.get(message.status, "bad"))
 
-    def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Message) -> dict[str, Text]:
         """Return the actions that the state of the message allows."""
-        actions: dict[str, StrOrPromise] = {}
+        actions: dict[str, Text] = {}
         held = item.status == Message.Status.READY and item.held_until is not None
         if (item.status == Message.Status.SCHEDULED and item.waits_for is None) or held:
             actions["retry_now"] = _("Retry now")
@@ -152,48 +132,23 @@ class MessageAdmin(BulkActionsAdmin):
             actions["cancel"] = _("Cancel")
         return actions | {"discard": _("Discard")}
 
-    def may(self, request: HttpRequest, act: str) -> bool:
-        """Return whether the user has the permission pgqueue.<act>_message."""
-        return request.user.has_perm(f"pgqueue.{act}_message")
+    has_cancel_permission = needs("cancel_message")
+    has_reschedule_permission = needs("reschedule_message")
+    has_discard_permission = needs("discard_message")
+    has_release_permission = needs("release_message")
+    has_edit_permission = needs("edit_message")
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "cancel")
-
-    def has_reschedule_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "reschedule")
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "discard")
-
-    def has_release_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "release")
-
-    def has_edit_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "edit")
-
-    @admin.action(description=_("Retry selected messages now"), permissions=["reschedule"])
-    def retry_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.RETRY_NOW)
-
-    @admin.action(description=_("Reschedule selected messages"), permissions=["reschedule"])
-    def reschedule(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.RESCHEDULE)
+    retry_now = bulk(message_actions.RETRY_NOW, _("Retry selected messages now"), "reschedule")
+    reschedule = bulk(message_actions.RESCHEDULE, _("Reschedule selected messages"), "reschedule")
+    cancel = bulk(message_actions.CANCEL, _("Cancel selected messages"), "cancel")
+    discard = bulk(message_actions.DISCARD, _("Discard selected messages"), "discard")
+    release_leases = bulk(
+        message_actions.RELEASE, _("Release the leases of selected messages"), "release", status=Message.Status.LEASED
+    )
 
     @admin.action(description=_("Edit the payload of the selected message"), permissions=["edit"])
     def edit(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return edit_payload(self, request, queryset, message_actions.EDIT)
-
-    @admin.action(description=_("Cancel selected messages"), permissions=["cancel"])
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.CANCEL)
-
-    @admin.action(description=_("Discard selected messages"), permissions=["discard"])
-    def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.DISCARD)
-
-    @admin.action(description=_("Release the leases of selected messages"), permissions=["release"])
-    def release_leases(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_actions.RELEASE)
 
 
 def first_of_key(message: Message, *, using: str) -> int:

@@ -19,7 +19,7 @@ from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import lateness, of_freshness
 from django_pgqueue.admin.dashboard.figures import Freshness
 from django_pgqueue.admin.dashboard.spans import DAY, SettledFigures, Spans
-from django_pgqueue.admin.death import reason_html
+from django_pgqueue.admin.dead_letter import reason_html
 from django_pgqueue.admin.tenant import handlers, reads
 from django_pgqueue.admin.tenant.handlers import HandlerFigures
 from django_pgqueue.admin.tenant.limits import figure_text, limit_rows

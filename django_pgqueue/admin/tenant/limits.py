@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import CappedCount
 from django_pgqueue.admin.dashboard.drawing import limit_meter
-from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.admin.tenant.reads import Now
 from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel

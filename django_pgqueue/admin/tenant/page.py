@@ -12,8 +12,8 @@ from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from django_pgqueue.admin.actions import PausableAdmin
 from django_pgqueue.admin.base import breadcrumbs
-from django_pgqueue.admin.pausable import PausableAdmin
 from django_pgqueue.admin.tenant.blocks import Blocks
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from django_pgqueue.admin.base import CappedCount
 from django_pgqueue.admin.dashboard.figures import BacklogCounts
-from django_pgqueue.admin.death import with_problem
+from django_pgqueue.admin.dead_letter import with_problem
 from django_pgqueue.admin.live_counts import LiveCounts, live_counts
-from django_pgqueue.admin.paginator import CappedCount
 from django_pgqueue.models import Channel, DeadLetter, Message
 from django_pgqueue.models.queue import ArchivePolicy
 from django_pgqueue.sql.call import call

@@ -8,10 +8,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import Link
+from django_pgqueue.admin.base import Link, capped
 from django_pgqueue.admin.dashboard.drawing import limit_meter
 from django_pgqueue.admin.limit_usage import MOST_COUNTED, LimitUsage, limit_usage
-from django_pgqueue.admin.paginator import capped
 from django_pgqueue.admin.tenant.limits import QUIET_DASH, LimitRow, figure_text
 from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.models import Channel, SharedLimit
