@@ -3,7 +3,8 @@ forgive, purge."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin, messages
@@ -16,7 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, ngettext_lazy
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import BaseAdmin, Text, breadcrumbs
@@ -91,10 +92,14 @@ class ObjectActionsAdmin(BaseAdmin):
         page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         return reverse(page, current_app=self.admin_site.name)
 
-    def show_named_count(self, request: HttpRequest, text: str, count: int) -> None:
-        """Show a message with the placeholders ``count`` and ``name``, the model's. A count of zero is a warning."""
-        named = text % {"count": count, "name": model_ngettext(self.opts, count)}
-        self.message_user(request, named, messages.SUCCESS if count else messages.WARNING)
+    def apply_named(self, request: HttpRequest, objects: QuerySet[Any], act: Callable[[Any], Text], said: Any) -> None:
+        """Call ``act`` on each object, as apply() does, and tell for how many it succeeded.
+
+        ``said``: a text with the placeholders ``count`` and ``name``, the model's. A count of zero is a warning.
+        """
+        count = len(self.apply(request, objects, act, using=objects.db))
+        text = said % {"count": count, "name": model_ngettext(self.opts, count)}
+        self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
 
 class PausableAdmin(ObjectActionsAdmin):
@@ -104,13 +109,16 @@ class PausableAdmin(ObjectActionsAdmin):
     """A sentence that says what a pause does."""
     pause_form: type[ReasonForm] = PauseForm
 
-    def pause_one(self, item: Any, reason: str, *, until: datetime | None, using: str) -> None:
-        """Pause one object. ``until`` None means until it is resumed. Each admin implements it."""
-        raise NotImplementedError
+    verbs: Mapping[str, Callable[..., Any]]
+    """The functions that pause, resume, set and purge an object."""
 
-    def resume_one(self, item: Any, *, using: str) -> None:
-        """Resume one object. Each admin implements it."""
-        raise NotImplementedError
+    def place(self, item: Any) -> dict[str, str]:
+        """Return the arguments that name an object for a verb."""
+        return {"name": item.name}
+
+    def do(self, verb: str, item: Any, **given: Any) -> Any:
+        """Call a verb on one object."""
+        return self.verbs[verb](**self.place(item), **given)
 
     def actions_on(self, item: Any) -> dict[str, Text]:
         return {"resume": _("Resume")} if item.paused_at else {"pause": _("Pause")}
@@ -140,14 +148,13 @@ class PausableAdmin(ObjectActionsAdmin):
         until = call(queryset.db, "SELECT clock_timestamp()")[0][0] + timedelta(minutes=minutes) if minutes else None
 
         def act(item: Any) -> Text:
-            self.pause_one(item, reason, until=until, using=queryset.db)
+            self.do("pause", item, reason=reason, until=until, using=queryset.db)
             if until is None:
                 return str(_("Paused: %s") % reason)
-            return str(_("Paused until %(until)s: %(reason)s") % {"until": rendering.at(until), "reason": reason})
+            return _("Paused until %(until)s: %(reason)s") % {"until": rendering.at(until), "reason": reason}
 
-        count = len(self.apply(request, queryset, act, using=queryset.db))
-        text = ngettext("%(count)d %(name)s is paused.", "%(count)d %(name)s are paused.", count)
-        self.show_named_count(request, text, count)
+        said = ngettext_lazy("%(count)d %(name)s is paused.", "%(count)d %(name)s are paused.", "count")
+        self.apply_named(request, queryset, act, said)
         return None
 
     @admin.action(description=_("Resume selected %(verbose_name_plural)s"), permissions=["pause"])
@@ -155,24 +162,37 @@ class PausableAdmin(ObjectActionsAdmin):
         """Resume the objects that are paused."""
 
         def act(item: Any) -> Text:
-            self.resume_one(item, using=queryset.db)
+            self.do("resume", item, using=queryset.db)
             return _("Resumed.")
 
-        count = len(self.apply(request, queryset.exclude(paused_at=None), act, using=queryset.db))
-        text = ngettext("%(count)d %(name)s is resumed.", "%(count)d %(name)s are resumed.", count)
-        self.show_named_count(request, text, count)
+        said = ngettext_lazy("%(count)d %(name)s is resumed.", "%(count)d %(name)s are resumed.", "count")
+        self.apply_named(request, queryset.exclude(paused_at=None), act, said)
 
 
 class ForgivingAdmin(PausableAdmin):
-    """Show a model with a rate, which messages that cost more than its burst leave in debt."""
+    """Show a model with limits, one of which is a rate: messages that cost more than its burst leave it in debt."""
 
-    def forgive_one(self, item: Any, *, using: str) -> None:
-        """End the debt of one object. Each admin implements it."""
-        raise NotImplementedError
+    limits: list[str] = []
+    """The fields whose old and new values the history has, so that an operator can put the old ones back."""
 
     def actions_on(self, item: Any) -> dict[str, Text]:
         forgive = {} if item.release_interval is None else {"forgive": _("Forgive the debt")}
         return super().actions_on(item) | forgive
+
+    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
+        if add or not self.limits:
+            return super().construct_change_message(request, form, formsets, add)
+        return "; ".join(
+            f"{name}: {self.limit_text(name, form.initial.get(name, form.fields[name].initial))} → "
+            f"{self.limit_text(name, form.cleaned_data.get(name))}"
+            if name in self.limits
+            else _("%s changed") % name
+            for name in form.changed_data
+        )
+
+    def limit_text(self, name: str, value: Any) -> str:
+        """Return the value of a field as text for the history."""
+        return str(_("none")) if value in (None, "") else ", ".join(str(value).splitlines())
 
     def rate_texts(self, item: Any) -> list[str]:
         """Return the rate and its burst, as far as they are set."""
@@ -186,21 +206,15 @@ class ForgivingAdmin(PausableAdmin):
         """End the debts of the rates of the objects that have one."""
 
         def act(item: Any) -> Text:
-            self.forgive_one(item, using=queryset.db)
-            return str(_("The debt of its rate is forgiven."))
+            self.do("set", item, forgive=True, using=queryset.db)
+            return _("The debt of its rate is forgiven.")
 
-        count = len(self.apply(request, queryset.exclude(release_interval=None), act, using=queryset.db))
-        text = ngettext("%(count)d %(name)s has no debt now.", "%(count)d %(name)s have no debt now.", count)
-        self.show_named_count(request, text, count)
+        said = ngettext_lazy("%(count)d %(name)s has no debt now.", "%(count)d %(name)s have no debt now.", "count")
+        self.apply_named(request, queryset.exclude(release_interval=None), act, said)
 
 
 class PurgeableAdmin(ForgivingAdmin):
     """Show a channel or a queue, whose waiting messages can be purged."""
-
-    def purge_some(self, item: Any, *, most: int, using: str) -> int:
-        """Archive at most so many waiting messages of one object as purged. Returns how many. Each admin implements
-        it."""
-        raise NotImplementedError
 
     def waiting(self, queryset: QuerySet[Any]) -> list[tuple[str, str]]:
         """Return the first objects with the messages that would be purged. Each admin implements it."""
@@ -230,7 +244,7 @@ class PurgeableAdmin(ForgivingAdmin):
         removed: list[int] = []
 
         def act(item: Any) -> str:
-            removed.append(self.purge_some(item, most=PURGE_BATCH_MESSAGES, using=queryset.db))
+            removed.append(self.do("purge", item, limit=PURGE_BATCH_MESSAGES, using=queryset.db))
             return _("Purged %d messages.") % removed[-1]
 
         more = False

@@ -13,6 +13,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import models, transaction
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
@@ -51,6 +52,23 @@ def pk_in(text: str | None) -> int | None:
 def needs(permission: str) -> Callable[[Any, HttpRequest], bool]:
     """Return a method of an admin that says whether the user has a permission of this app."""
     return lambda _admin, request: request.user.has_perm(f"pgqueue.{permission}")
+
+
+def never(_admin: Any, request: HttpRequest, obj: Any = None) -> bool:
+    """Say that no user has a permission, as a method of an admin."""
+    return False
+
+
+def column(
+    description: Text, value: Callable[[Any], str | None], *, ordering: str | None = None
+) -> Callable[[Any, Any], str]:
+    """Return a column of a list, or a field of a page. ``value``: makes its text from the row; None: it is empty."""
+
+    @admin.display(description=description, ordering=ordering)
+    def shown(self: BaseAdmin, item: Any) -> str:
+        return self.or_dash(value(item))
+
+    return shown
 
 
 def breadcrumbs(*steps: tuple[str, Text]) -> dict[str, Any]:
@@ -142,17 +160,35 @@ class BaseAdmin(AnyAdmin):
     def fill(self, rows: list[Any]) -> None:
         """Add the figures that are read for all rows of a page at once."""
 
-    @admin.display(description=_("name"), ordering="name")
-    def name_shown(self, item: Any) -> str:
-        return rendering.name(item.name)
+    name_shown = column(_("name"), lambda item: rendering.name(item.name), ordering="name")
+
+    def or_dash(self, text: str | None) -> str:
+        """Return the text, or the admin's sign for an empty value in place of None."""
+        return str(self.get_empty_value_display()) if text is None else text
+
+    def app_trail(self, *steps: tuple[str, Text]) -> dict[str, Any]:
+        """Return the breadcrumbs of a page that begin with the app."""
+        app = reverse("admin:app_list", args=[self.opts.app_label], current_app=self.admin_site.name)
+        return breadcrumbs((app, self.opts.app_config.verbose_name), *steps)
+
+    def page(
+        self, request: HttpRequest, template: str, trail: dict[str, Any], *, status: int = 200, **context: Any
+    ) -> TemplateResponse:
+        """Return a page of this admin site. ``trail``: its breadcrumbs."""
+        request.current_app = self.admin_site.name
+        site = self.admin_site.each_context(request)
+        context = {**site, **trail, "opts": self.opts, "media": self.media, **context}
+        return TemplateResponse(request, f"admin/pgqueue/{template}.html", context, status=status)
 
     def url(self, page: str, *args: object, **query: object) -> str | None:
         """Return the address of a page of this admin site, or None if it is not registered there.
 
-        ``page``: its name without the app, such as ``message_change``. ``query``: the parameters behind the address.
+        ``page``: its name, for another app than this one's with the app before it, such as ``message_change`` or
+        ``pgqueue_message_change``. ``query``: the parameters behind the address.
         """
+        name = page if page.startswith("pgqueue_") else f"{self.opts.app_label}_{page}"
         try:
-            address = reverse(f"admin:{self.opts.app_label}_{page}", args=args, current_app=self.admin_site.name)
+            address = reverse(f"admin:{name}", args=args, current_app=self.admin_site.name)
         except NoReverseMatch:
             return None
         return f"{address}?{urlencode({key: str(value) for key, value in query.items()})}" if query else address
@@ -162,17 +198,19 @@ class BaseAdmin(AnyAdmin):
         address = self.url(page, *args, **query)
         return format_html('<a href="{}">{}</a>', address, text) if address else str(text)
 
+    def count_link(self, count: int, **chosen: object) -> str:
+        """Return a number as a link to messages; zero has no link. A CappedCount shows itself as "1,000+"."""
+        if int(count) == 0:
+            return format_html('<span class="pgqueue-number quiet">{}</span>', str(count))
+        return rendering.number(self.link(str(count), "message_changelist", **chosen))
+
     def link_to_channel(self, queue: str, channel: str, text: object = "") -> str:
         """Return a link to the page of the channel, without a query: that page looks it up.
 
         ``text``: default: ``queue/channel``.
         """
         text = rendering.name(text or f"{queue}/{channel}")
-        try:
-            address = reverse("admin:pgqueue_channel_named", current_app=self.admin_site.name)
-        except NoReverseMatch:
-            return str(text)
-        return format_html('<a href="{}?{}">{}</a>', address, urlencode({"queue": queue, "channel": channel}), text)
+        return self.link(text, "pgqueue_channel_named", queue=queue, channel=channel)
 
     def link_for(self, request: HttpRequest) -> Link:
         """Return a function like ``link`` that makes links only to pages that the user may view."""
@@ -217,11 +255,4 @@ class BaseAdmin(AnyAdmin):
 class ReadOnlyAdmin(BaseAdmin):
     """Show a table that only the SQL functions write."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = never

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any, cast
 
 from django import forms
@@ -15,21 +14,17 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import channel_pause, channel_purge, channel_release, channel_resume, channel_set, explain_channel
 from django_pgqueue.admin import channel_erase, explanation, rendering
 from django_pgqueue.admin.actions import PurgeableAdmin
-from django_pgqueue.admin.base import LeanChangeList, Text, needs
+from django_pgqueue.admin.base import LeanChangeList, Text, needs, never
 from django_pgqueue.admin.confirmation import SHOWN_ROWS, Question, confirm, is_confirmed
+from django_pgqueue.admin.counts import LIVE_TEXT, STATES, WAITING_TEXT, live_counts
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.forms import ChannelForm
-from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
 from django_pgqueue.admin.tenant.page import TenantAdmin
-from django_pgqueue.lifecycle.channel_pause import channel_pause
-from django_pgqueue.lifecycle.channel_purge import channel_purge
-from django_pgqueue.lifecycle.channel_release import channel_release
-from django_pgqueue.lifecycle.channel_resume import channel_resume
-from django_pgqueue.lifecycle.channel_set import channel_set
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Channel
 
 RELEASE = Question(
     "release",
@@ -40,6 +35,16 @@ RELEASE = Question(
     ),
     _("Release"),
 )
+
+
+def linked_count(description: Text, state: str) -> Any:
+    """Return a column with the live messages of a channel in a state, as a link to them."""
+
+    @admin.display(description=description)
+    def shown(self: ChannelAdmin, channel: Any) -> str:
+        return self.count_link(getattr(channel.live, state), channel=channel.pk, **STATES[state])
+
+    return shown
 
 
 class ChannelChangeList(LeanChangeList):
@@ -58,6 +63,7 @@ class ChannelAdmin(PurgeableAdmin, TenantAdmin):
     sortable_by = ["name_shown"]
     actions = ["pause", "resume", "purge", "release", "erase", "forgive"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
+    verbs = {"pause": channel_pause, "resume": channel_resume, "set": channel_set, "purge": channel_purge}
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
     limits += ["ordered", "on_dead", "archive"]
     now = ["live_messages", "settled_messages", "paused_at", "paused_until", "pause_reason"]
@@ -89,27 +95,11 @@ class ChannelAdmin(PurgeableAdmin, TenantAdmin):
         edited = set(form.changed_data) | ({"max_concurrency"} if "ordered" in form.changed_data else set())
         obj.save(using=alias(None), update_fields=edited if change else None)
 
-    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
-        """Return limits with their old and new values, so that an operator can put the old ones back."""
-        if add:
-            return super().construct_change_message(request, form, formsets, add)
-        changes = [
-            f"{name}: {self.limit(name, form.initial.get(name))} → {self.limit(name, form.cleaned_data.get(name))}"
-            for name in form.changed_data
-            if name in self.limits
-        ]
-        changes += [_("%s changed") % name for name in form.changed_data if name not in self.limits]
-        return "; ".join(str(change) for change in changes)
+    def limit_text(self, name: str, value: Any) -> str:
+        return str(_("the queue's setting")) if name == "archive" and not value else super().limit_text(name, value)
 
-    def limit(self, name: str, value: Any) -> str:
-        """Return a limit as text."""
-        unset = _("the queue's setting") if name == "archive" else _("none")
-        return str(unset) if value in (None, "") else str(value)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
-        """Return False: a channel is released, drains, and is then removed by pgqueue_prune."""
-        return False
-
+    # A channel is released, drains, and is then removed by pgqueue_prune.
+    has_delete_permission = never
     has_erase_permission = needs("erase_channel")
 
     @admin.display(description=_("name, queue"), ordering="name")
@@ -120,37 +110,21 @@ class ChannelAdmin(PurgeableAdmin, TenantAdmin):
     def state(self, channel: Channel) -> str:
         return rendering.badge(_("released"), "late") if channel.released_at else super().state(channel)
 
-    def count(self, channel: Channel, number: int, **chosen: object) -> str:
-        """Return ``number`` as a link to the channel's messages, filtered by ``chosen``; a zero has no link.
-
-        ``number`` may be a CappedCount, which shows itself as "1,000+".
-        """
-        if int(number) == 0:
-            return format_html('<span class="pgqueue-number quiet">{}</span>', str(number))
-        link = self.link(str(number), "message_changelist", channel=channel.pk, **chosen)
-        return format_html('<span class="pgqueue-number">{}</span>', link)
-
-    @admin.display(description=_("ready"))
-    def ready(self, channel: Any) -> str:
-        return self.count(channel, channel.live.ready, status__exact=int(Message.Status.READY))
-
-    @admin.display(description=_("leased"))
-    def leased(self, channel: Any) -> str:
-        return self.count(channel, channel.live.leased, status__exact=int(Message.Status.LEASED))
+    ready = linked_count(_("ready"), "ready")
+    leased = linked_count(_("leased"), "leased")
 
     @admin.display(description=_("waiting"), empty_value="-")
     def waits(self, channel: Any) -> str | None:
         """Return how many messages wait for what, each as a link, in lines; None if none waits."""
-        live = channel.live
-        waiting = [
-            (live.scheduled, _("for its time"), "time"),
-            (live.waiting_for_limit, _("for a limit"), "limit"),
-            (live.waiting_for_order_key, _("for its order key"), "key"),
-        ]
+        texts = {
+            "scheduled": _("for its time"),
+            "waiting_for_limit": _("for a limit"),
+            "waiting_for_order_key": _("for its order key"),
+        }
         lines = [
-            (self.link(str(number), "message_changelist", channel=channel.pk, waits_for=what), text)
-            for number, text, what in waiting
-            if int(number) > 0
+            (self.link(str(number), "message_changelist", channel=channel.pk, **STATES[name]), text)
+            for name, text in texts.items()
+            if (number := getattr(channel.live, name)) > 0
         ]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or None
 
@@ -187,23 +161,16 @@ class ChannelAdmin(PurgeableAdmin, TenantAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.channel_html(channel, self.link)
+        return explanation.reasons_html(
+            explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)), self.link
+        )
 
-    def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
-        channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)
-
-    def resume_one(self, item: Channel, *, using: str) -> None:
-        channel_resume(channel=item.name, queue=item.queue, using=using)
-
-    def forgive_one(self, item: Channel, *, using: str) -> None:
-        channel_set(channel=item.name, queue=item.queue, forgive=True, using=using)
+    def place(self, item: Channel) -> dict[str, str]:
+        return {"channel": item.name, "queue": item.queue}
 
     def actions_on(self, item: Channel) -> dict[str, Text]:
         release = {} if item.released_at else {"release": _("Release")}
         return super().actions_on(item) | {"purge": _("Purge")} | release | {"erase": _("Erase")}
-
-    def purge_some(self, item: Channel, *, most: int, using: str) -> int:
-        return channel_purge(channel=item.name, queue=item.queue, limit=most, using=using)
 
     def waiting(self, queryset: QuerySet[Channel]) -> list[tuple[str, str]]:
         shown = list(queryset[:SHOWN_ROWS])

@@ -12,10 +12,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue import channel_erase
 from django_pgqueue.admin.base import BaseAdmin, user_of
 from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.channel_erase import channel_erase
 from django_pgqueue.models import Channel
 from django_pgqueue.sql.call import call
 

@@ -45,14 +45,12 @@ class PauseForm(ReasonForm):
 
 
 class OptionalReasonForm(ReasonForm):
-    """Ask for a reason that may be empty."""
+    """Ask for a reason that may be empty. ``kept``: where it is kept."""
 
-    kept: Text = _("Kept in the archive.")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, kept: Text, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["reason"].required = False
-        self.fields["reason"].help_text = self.kept
+        self.fields["reason"].help_text = kept
 
 
 def is_confirmed(request: HttpRequest) -> bool:
@@ -99,30 +97,28 @@ def confirm(
     beyond = isinstance(count, CappedCount) and most == COUNTED
     count = min(count, most)
     back = request.get_full_path()
-    context = {
-        **model_admin.admin_site.each_context(request),
-        **breadcrumbs((back, capfirst(str(model_admin.opts.verbose_name_plural)))),
-        "title": question.title,
-        "consequence": question.consequence,
-        "button": question.button,
-        "rows": rows,
-        "groups": groups,
-        "more": count > len(rows),
-        "count": f"{count:,}",
-        "one": count == 1,
-        "beyond": beyond,
-        "form": form,
-        "opts": model_admin.opts,
-        "media": model_admin.media,
-        "back": back,
-        "hidden": [
-            ("action", question.name),
-            ("select_across", request.POST.get("select_across", "0")),
-            ("confirmed", "yes"),
-            ("shown", str(int(count))),
-            *hidden,
-            *((ACTION_CHECKBOX_NAME, value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)),
-        ],
-    }
-    request.current_app = model_admin.admin_site.name
-    return TemplateResponse(request, "admin/pgqueue/confirm_action.html", context)
+    hidden = [
+        ("action", question.name),
+        ("select_across", request.POST.get("select_across", "0")),
+        ("confirmed", "yes"),
+        ("shown", str(int(count))),
+        *hidden,
+        *((ACTION_CHECKBOX_NAME, value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)),
+    ]
+    return model_admin.page(
+        request,
+        "confirm_action",
+        breadcrumbs((back, capfirst(str(model_admin.opts.verbose_name_plural)))),
+        title=question.title,
+        consequence=question.consequence,
+        button=question.button,
+        rows=rows,
+        groups=groups,
+        more=count > len(rows),
+        count=f"{count:,}",
+        one=count == 1,
+        beyond=beyond,
+        form=form,
+        back=back,
+        hidden=hidden,
+    )

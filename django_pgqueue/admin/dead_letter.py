@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -23,22 +23,21 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue import codecs
-from django_pgqueue.admin import encoded, rendering
-from django_pgqueue.admin.base import Text, needs
-from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, bulk
+from django_pgqueue import codecs, redrive
+from django_pgqueue.admin import content, rendering
+from django_pgqueue.admin.base import Text, column, needs
+from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, Run, bulk
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
     ChannelNameFilter,
-    DeadLetterReasonFilter,
     HandlerFilter,
     QueueFilter,
+    ReasonFilter,
     RedrivenFilter,
 )
 from django_pgqueue.admin.message_actions import DELETE_DEAD, EDIT_DEAD, with_reason
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.sql.call import call
 
@@ -50,10 +49,6 @@ CLIPPED = 160
 class DiedFilter(AgeFilter):
     title = _("died")
     column = "dead_at"
-
-
-class DeadLetterHandlerFilter(HandlerFilter):
-    table = "pgqueue_dead_letter"
 
 
 class RateForm(forms.Form):
@@ -103,27 +98,30 @@ class Pace:
         return [("begun_at", self.begun_at.isoformat()), ("before", str(self.done))] if self.last else []
 
 
-REDRIVE = Action(
-    name="redrive",
-    title=_("Redrive dead letters"),
-    consequence=_(
-        "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that were redriven "
-        "before are left out."
-    ),
-    button=_("Redrive"),
-    run=lambda ids, cleaned, using: dict.fromkeys(redrive(ids, using=using), "redriven"),
-    done={"redriven": ngettext_lazy("%d dead letter is redriven.", "%d dead letters are redriven.")},
-    left={},
-    logged=with_reason("Redriven"),
-    form=RateForm,
-)
+def redrive_action(run: Run, pace: Pace) -> Action:
+    """Return the action that redrives dead letters at a pace."""
+    return Action(
+        name="redrive",
+        title=_("Redrive dead letters"),
+        consequence=_(
+            "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that were "
+            "redriven before are left out."
+        ),
+        button=_("Redrive"),
+        run=run,
+        done={"redriven": ngettext_lazy("%d dead letter is redriven.", "%d dead letters are redriven.")},
+        left={},
+        logged=with_reason("Redriven"),
+        form=RateForm,
+        note=lambda letter: f"{letter.queue}/{letter.channel}",
+        carried=pace.hidden,
+    )
 
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(BulkActionsAdmin):
     list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
-    list_filter = [RedrivenFilter, DeadLetterReasonFilter, QueueFilter, ChannelNameFilter]
-    list_filter += [DeadLetterHandlerFilter, DiedFilter]
+    list_filter = [RedrivenFilter, ReasonFilter, QueueFilter, ChannelNameFilter, HandlerFilter, DiedFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
@@ -144,13 +142,8 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         return with_problem(super().get_queryset(request))
 
-    @admin.display(description=_("died"), ordering="dead_at")
-    def died(self, letter: DeadLetter) -> str:
-        return rendering.at(letter.dead_at)
-
-    @admin.display(description=_("reason"))
-    def why(self, letter: Any) -> str:
-        return reason_html(letter)
+    died = column(_("died"), lambda letter: rendering.at(letter.dead_at), ordering="dead_at")
+    why = column(_("reason"), lambda letter: reason_html(letter))
 
     @admin.display(description=_("redriven"))
     def fate(self, letter: DeadLetter) -> str:
@@ -163,16 +156,13 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         """Return the details and errors of the letter, decoded if a codec encoded them and the user may read them."""
         if codecs.is_sealed(letter.details):
-            return encoded.value_html(letter, letter.details)
+            return content.value_html(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
 
     def actions_on(self, item: DeadLetter) -> dict[str, Text]:
         if item.redriven_at:
             return {}
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "delete_dead": _("Delete for good")}
-
-    def note(self, item: DeadLetter) -> str:
-        return f"{item.queue}/{item.channel}"
 
     def groups(self, queryset: QuerySet[DeadLetter], most: int) -> str:
         """Return the number of dead letters by reason and handler, as the commands count them."""
@@ -188,7 +178,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
         """Ask for confirmation and a rate, then redrive the letters in batches, over several requests if need be."""
         pace = Pace.asked(request, using=queryset.db)
-        act = replace(REDRIVE, run=partial(self.redrive_batch, request, pace), carried=pace.hidden)
+        act = redrive_action(partial(self.redrive_batch, request, pace), pace)
         response = self.perform(request, queryset.filter(redriven_at=None), act)
         if pace.last:
             at = date_format(timezone.localtime(pace.last), "j M Y, H:i:s")

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue import codecs
-from django_pgqueue.admin import encoded
+from django_pgqueue.admin import content
 from django_pgqueue.admin.base import BaseAdmin, Text
 from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
 from django_pgqueue.exceptions import PgQueueError
@@ -65,7 +65,7 @@ def edit_payload(
     problem: Text = ""
     initial = {}
     try:
-        initial = {"payload": encoded.opened(encoded.prepare(request, item), item.payload)}
+        initial = {"payload": content.opened(content.prepare(request, item), item.payload)}
     except type(item).DoesNotExist:
         model_admin.message_user(request, _("The message no longer exists."), messages.WARNING)
         return None

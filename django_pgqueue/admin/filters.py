@@ -51,6 +51,11 @@ LIMIT %s
 Choices = list[tuple[str, Text]]
 
 
+def queue_names(most: int, *, using: str) -> list[str]:
+    """Return the names of the first queues that have channels."""
+    return [name for (name,) in call(using, QUEUES, (most,))]
+
+
 class ChoiceFilter(admin.SimpleListFilter):
     """Offer a few choices, each with a condition."""
 
@@ -173,7 +178,7 @@ class QueueFilter(ValueFilter):
     title, parameter_name = _("queue"), "queue"
 
     def offered(self) -> Iterable[str]:
-        return [queue for (queue,) in call(alias(None), QUEUES, (MOST_CHOICES,))]
+        return queue_names(MOST_CHOICES, using=alias(None))
 
 
 class ChannelQueueFilter(QueueFilter):
@@ -185,7 +190,9 @@ class ChannelQueueFilter(QueueFilter):
 class RecentValueFilter(ValueFilter):
     """Offer the values among the newest rows."""
 
-    table = ""
+    def __init__(self, request: HttpRequest, params: Any, model: Any, model_admin: Any) -> None:
+        self.table = model._meta.db_table
+        super().__init__(request, params, model, model_admin)
 
     def offered(self) -> Iterable[str]:
         sql = RECENT_VALUES.format(column=self.parameter_name, table=self.table)
@@ -196,13 +203,8 @@ class HandlerFilter(RecentValueFilter):
     title, parameter_name = _("handler (of the newest)"), "handler"
 
 
-class MessageHandlerFilter(HandlerFilter):
-    table = "pgqueue_message"
-
-
-class DeadLetterReasonFilter(RecentValueFilter):
+class ReasonFilter(RecentValueFilter):
     title, parameter_name = _("reason"), "reason"
-    table = "pgqueue_dead_letter"
 
 
 class ChannelNameFilter(ValueFilter):

@@ -9,21 +9,21 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue import explain_message
 from django_pgqueue.admin import explanation, message_actions, rendering, story
 from django_pgqueue.admin.base import Text, needs
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
+from django_pgqueue.admin.counts import limits_of_message
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
     AgeFilter,
     ChannelQueueFilter,
+    HandlerFilter,
     HolderFilter,
-    MessageHandlerFilter,
     WaitingFilter,
 )
-from django_pgqueue.admin.limit_usage import limits_of_message
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.explain import explain_message
 from django_pgqueue.models import Channel, Message, SharedLimit
 
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
@@ -32,14 +32,14 @@ TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_a
 @admin.register(Message)
 class MessageAdmin(BulkActionsAdmin):
     list_display = ["id", "state_now", "what", "attempts_of", "due", "lease", "priority"]
-    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, MessageHandlerFilter, AgeFilter, HolderFilter]
+    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, HandlerFilter, AgeFilter, HolderFilter]
     list_filter += [WaitingFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
     search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "order_key", "handler")
     actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
     fieldsets = [
-        (None, {"fields": ["id", "channel_link", "handler", "state_now", "attempts_of"]}),
+        (None, {"fields": ["id", "channel_shown", "handler", "state_now", "attempts_of"]}),
         (_("Why is it not running?"), {"fields": ["explanation"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
@@ -54,16 +54,13 @@ class MessageAdmin(BulkActionsAdmin):
         return super().get_queryset(request).prefetch_related("channel")
 
     @admin.display(description=_("channel"))
-    def channel_link(self, message: Message) -> str:
+    def channel_shown(self, message: Message) -> str:
         """Return a link to the tenant's page, or the id of a channel that is missing."""
         try:
             channel = message.channel
         except Channel.DoesNotExist:
             return _("missing, id %d") % message.channel_id
         return self.link(rendering.name(channel), "channel_tenant", channel.pk)
-
-    def channel_of(self, message: Message) -> str:
-        return self.channel_link(message)
 
     @admin.display(description=_("due"), ordering="dequeue_at")
     def due(self, message: Message) -> str:
@@ -75,18 +72,14 @@ class MessageAdmin(BulkActionsAdmin):
         if message.worker is None or message.lease_expires_at is None:
             return None
         until = _("until %s") % rendering.at(message.lease_expires_at)
-        return format_html(
-            '<span class="pgqueue-what">{}<br>{}</span>',
-            self.link(message.worker, "worker_change", message.worker),
-            until,
-        )
+        return rendering.lines(self.link(message.worker, "worker_change", message.worker), until)
 
     @admin.display(description=_("limits"))
     def limits_shown(self, message: Message) -> str:
         """Return links to the message's own limits and to those of its handler."""
         found = limits_of_message(message.limits, message.handler, using=alias(None))
         links = ((self.link(rendering.name(name), "sharedlimit_change", pk),) for pk, name in found)
-        return format_html_join(", ", "{}", links) or str(self.get_empty_value_display())
+        return self.or_dash(format_html_join(", ", "{}", links) or None)
 
     @admin.display(description=_("waits for"))
     def waits_for_shown(self, message: Message) -> str:
@@ -99,14 +92,14 @@ class MessageAdmin(BulkActionsAdmin):
             return self.link(_("message %d of its order key") % first, "message_change", first)
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
-            return str(self.get_empty_value_display())
+            return self.or_dash(None)
         return self.link(rendering.name(found), "sharedlimit_change", found.pk)
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
         """Explain now why the message is not running, with a link to its channel."""
         reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)), self.link)
-        return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_link(message))
+        return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_shown(message))
 
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -14,17 +15,11 @@ from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from django_pgqueue import cancel, delete_dead, discard, edit, lease_release, redrive, reschedule
 from django_pgqueue.admin.base import Text
 from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
 from django_pgqueue.admin.edit_payload import PayloadAction
-from django_pgqueue.lifecycle.cancel import cancel
-from django_pgqueue.lifecycle.delete_dead import delete_dead
-from django_pgqueue.lifecycle.discard import discard
-from django_pgqueue.lifecycle.edit import edit
-from django_pgqueue.lifecycle.lease_release import lease_release
-from django_pgqueue.lifecycle.redrive import redrive
-from django_pgqueue.lifecycle.reschedule import reschedule
 
 SETTLED = ngettext_lazy("%d message was settled already.", "%d messages were settled already.")
 GONE = ngettext_lazy("%d message no longer exists.", "%d messages no longer exist.")
@@ -45,14 +40,6 @@ def with_reason(done: str) -> Callable[[Mapping[str, Any]], str]:
         return f"{done}: {reason}" if reason else f"{done}."
 
     return logged
-
-
-class DiscardForm(OptionalReasonForm):
-    kept = _("Kept with the dead letters.")
-
-
-class ReleaseForm(OptionalReasonForm):
-    kept = _("Kept with the errors of the messages.")
 
 
 class WhenForm(forms.Form):
@@ -99,7 +86,7 @@ CANCEL = Action(
     },
     left={"settled": SETTLED, "not_found": GONE},
     logged=with_reason("Cancelled"),
-    form=OptionalReasonForm,
+    form=partial(OptionalReasonForm, kept=_("Kept in the archive.")),
 )
 RETRY_NOW = Action(
     name="retry_now",
@@ -144,7 +131,7 @@ DISCARD = Action(
     done={"discarded": ngettext_lazy("%d message is discarded.", "%d messages are discarded.")},
     left=UNCHANGED,
     logged=with_reason("Discarded"),
-    form=DiscardForm,
+    form=partial(OptionalReasonForm, kept=_("Kept with the dead letters.")),
 )
 RELEASE = Action(
     name="release_leases",
@@ -167,12 +154,9 @@ RELEASE = Action(
             "%d messages had a requested cancellation, and are cancelled.",
         ),
     },
-    left={
-        "waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."),
-        **UNCHANGED,
-    },
+    left={"waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."), **UNCHANGED},
     logged=with_reason("Lease released"),
-    form=ReleaseForm,
+    form=partial(OptionalReasonForm, kept=_("Kept with the errors of the messages.")),
 )
 
 
@@ -191,10 +175,6 @@ EDIT = PayloadAction(
     button=_("Replace the payload"),
     run=edit_message,
 )
-
-
-class DeleteDeadForm(OptionalReasonForm):
-    kept = _("Kept in the history.")
 
 
 def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, Text]:
@@ -239,6 +219,6 @@ DELETE_DEAD = Action(
         "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
     },
     logged=with_reason("Deleted"),
-    form=DeleteDeadForm,
+    form=partial(OptionalReasonForm, kept=_("Kept in the history.")),
     flag=DELETION,
 )

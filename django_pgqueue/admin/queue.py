@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -13,20 +12,16 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import queue_drop, queue_pause, queue_purge, queue_resume, queue_set
 from django_pgqueue.admin.actions import MOST_PURGE_BATCHES, PURGE_BATCH_MESSAGES, PurgeableAdmin
-from django_pgqueue.admin.base import Text, needs
+from django_pgqueue.admin.base import Text, needs, never
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, Question, confirm, is_confirmed
-from django_pgqueue.admin.filters import QUEUES
+from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.admin.forms import QueueForm
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.queue_drop import QueueDropped, queue_drop
-from django_pgqueue.lifecycle.queue_pause import queue_pause
-from django_pgqueue.lifecycle.queue_purge import queue_purge
-from django_pgqueue.lifecycle.queue_resume import queue_resume
-from django_pgqueue.lifecycle.queue_set import queue_set
+from django_pgqueue.lifecycle.queue_drop import QueueDropped
 from django_pgqueue.models import Channel, Message, Queue
 from django_pgqueue.models.queue import Fairness
-from django_pgqueue.sql.call import call
 
 MOST_QUEUES = 1_000
 DROP = Question(
@@ -58,6 +53,7 @@ class QueueAdmin(PurgeableAdmin):
     fields += ["release_burst", "fairness", "max_share", "paused_at", "paused_until", "pause_reason"]
     readonly_fields = ["name", "paused_at", "paused_until", "pause_reason"]
     actions = ["pause", "resume", "purge", "drop", "forgive"]
+    verbs = {"pause": queue_pause, "resume": queue_resume, "set": queue_set, "purge": queue_purge}
     pause_consequence = _(
         "No more messages of these queues are delivered to any worker until you resume them. Enqueue goes on."
     )
@@ -71,7 +67,7 @@ class QueueAdmin(PurgeableAdmin):
         without settings."""
         queues = Queue.objects.using(alias(None))
         known = set(queues.values_list("name", flat=True))
-        found = [name for (name,) in call(alias(None), QUEUES, (MOST_QUEUES,))]
+        found = queue_names(MOST_QUEUES, using=alias(None))
         channels = Channel.objects.using(alias(None)).filter(released_at=None)
         missing = [name for name in found if name not in known and channels.filter(queue=name).exists()]
         queues.bulk_create([Queue(name=name) for name in missing], ignore_conflicts=True)
@@ -80,12 +76,8 @@ class QueueAdmin(PurgeableAdmin):
         # Save only the edited fields, because the queue may have been paused since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return False: a queue exists when it has a channel."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Queue | None = None) -> bool:
-        return False
+    # A queue exists when it has a channel.
+    has_add_permission = has_delete_permission = never
 
     @admin.display(description=_("limits"), empty_value="-")
     def limits_shown(self, queue: Queue) -> str | None:
@@ -100,20 +92,11 @@ class QueueAdmin(PurgeableAdmin):
             limits.append(_("at most %s for one channel") % f"{float(queue.max_share):.4g}")
         return format_html('<span class="pgqueue-limits">{}</span>', ", ".join(map(str, limits))) if limits else None
 
-    def pause_one(self, item: Queue, reason: str, *, until: datetime | None, using: str) -> None:
-        queue_pause(item.name, reason=reason, until=until, using=using)
-
-    def resume_one(self, item: Queue, *, using: str) -> None:
-        queue_resume(item.name, using=using)
-
-    def forgive_one(self, item: Queue, *, using: str) -> None:
-        queue_set(item.name, forgive=True, using=using)
+    def place(self, item: Queue) -> dict[str, str]:
+        return {"queue": item.name}
 
     def actions_on(self, item: Queue) -> dict[str, Text]:
         return super().actions_on(item) | {"purge": _("Purge"), "drop": _("Drop")}
-
-    def purge_some(self, item: Queue, *, most: int, using: str) -> int:
-        return queue_purge(queue=item.name, limit=most, using=using)
 
     has_drop_permission = needs("drop_queue")
 

@@ -15,6 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import schedule_run
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.actions import ObjectActionsAdmin
 from django_pgqueue.admin.base import Text, needs
@@ -23,7 +24,6 @@ from django_pgqueue.admin.filters import QueueFilter, ScheduleStateFilter
 from django_pgqueue.admin.forms import ScheduleForm
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.schedule_run import schedule_run
 from django_pgqueue.models import Schedule, ScheduleTick
 from django_pgqueue.models.expressions import ClockTimestamp
 
@@ -90,8 +90,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("handler, channel"), ordering="handler")
     def what(self, schedule: Schedule) -> str:
-        """Return handler and channel in one column, because names may be long."""
-        return format_html('<span class="pgqueue-what">{}<br>{}</span>', schedule.handler, self.channel_shown(schedule))
+        return rendering.lines(schedule.handler, self.channel_shown(schedule))
 
     @admin.display(description=_("its channel"))
     def channel_shown(self, schedule: Schedule) -> str:
@@ -207,20 +206,20 @@ class ScheduleAdmin(ObjectActionsAdmin):
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Enable the schedules that are disabled."""
-        done = self.switch(request, queryset.filter(enabled=False), True, _("Enabled."))
+        done = self.switch(request, queryset, True, _("Enabled."))
         self.show_count(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
 
     @admin.action(description=_("Disable selected schedules"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Disable the schedules that are enabled."""
-        done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
+        done = self.switch(request, queryset, False, _("Disabled."))
         self.show_count(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
 
     def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: Text) -> int:
         """Set ``enabled`` of the schedules and write ``text`` to the admin's log. Returns how many were changed."""
 
-        def act(schedule: Schedule) -> str:
+        def act(schedule: Schedule) -> Text:
             Schedule.objects.using(queryset.db).filter(pk=schedule.pk).update(enabled=enabled)
-            return str(text)
+            return text
 
-        return len(self.apply(request, queryset, act, using=queryset.db))
+        return len(self.apply(request, queryset.exclude(enabled=enabled), act, using=queryset.db))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -14,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.actions import PausableAdmin
-from django_pgqueue.admin.base import MAX_BIGINT, ReadOnlyAdmin
+from django_pgqueue.admin.base import MAX_BIGINT, ReadOnlyAdmin, column
 from django_pgqueue.admin.confirmation import ReasonForm
 from django_pgqueue.admin.filters import ChoiceFilter
 from django_pgqueue.conf import settings
@@ -39,6 +38,17 @@ def lasting(value: object) -> str:
     return str(rendering.seconds_text(value)) if isinstance(value, int | float) else "-"
 
 
+def pause(name: str, *, reason: str, until: None, using: str) -> None:
+    """Pause a worker; a pause that it has keeps its beginning."""
+    row = Worker.objects.using(using).filter(pk=name)
+    row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
+
+
+def resume(name: str, *, using: str) -> None:
+    """End the pause of a worker."""
+    Worker.objects.using(using).filter(pk=name).update(paused_at=None, pause_reason="")
+
+
 class AliveFilter(ChoiceFilter):
     title, parameter_name = _("alive"), "alive"
     options = {"yes": (_("alive"), Q(is_alive=True)), "no": (_("silent"), Q(is_alive=False))}
@@ -54,6 +64,7 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     search_fields = ["name"]
     sortable_by = ["name_shown", "started"]
     actions = ["pause", "resume"]
+    verbs = {"pause": pause, "resume": resume}
     pause_form = ReasonForm
     pause_consequence = _("They take no more messages until you resume them, and finish the messages that they have.")
     fields = ["name", "alive", "state_now", "supervisor", "hostname", "pid", "queues_shown", "concurrency", "held"]
@@ -90,9 +101,8 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
         running = len(worker.running) if isinstance(worker.running, list) else 0
         return f"{running}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{worker.concurrency}"
 
-    @admin.display(description=_("started"), ordering="started_at")
-    def started(self, worker: Worker) -> str:
-        return rendering.at(worker.started_at)
+    started = column(_("started"), lambda worker: rendering.at(worker.started_at), ordering="started_at")
+    heartbeat = column(_("last heartbeat"), lambda worker: _("%s ago") % rendering.duration(worker.silent_for))
 
     @admin.display(description=_("messages"))
     def held(self, worker: Worker) -> str:
@@ -142,14 +152,3 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     @admin.display(description=_("memory"))
     def memory(self, worker: Worker) -> str:
         return "-" if worker.memory_bytes is None else filesizeformat(worker.memory_bytes)
-
-    @admin.display(description=_("last heartbeat"))
-    def heartbeat(self, worker: Any) -> str:
-        return _("%s ago") % rendering.duration(worker.silent_for)
-
-    def pause_one(self, item: Worker, reason: str, *, until: datetime | None, using: str) -> None:
-        row = Worker.objects.using(using).filter(pk=item.pk)
-        row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
-
-    def resume_one(self, item: Worker, *, using: str) -> None:
-        Worker.objects.using(using).filter(pk=item.pk).update(paused_at=None, pause_reason="")
