@@ -3,7 +3,7 @@ on."""
 
 from django_pgqueue.admin.archived_message import ArchivedMessageAdmin
 from django_pgqueue.admin.channel import ChannelAdmin
-from django_pgqueue.admin.dashboard import DashboardAdmin
+from django_pgqueue.admin.dashboard.page import DashboardAdmin
 from django_pgqueue.admin.dead_letter import DeadLetterAdmin
 from django_pgqueue.admin.message import MessageAdmin
 from django_pgqueue.admin.queue import QueueAdmin

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
 
 from django.contrib import admin
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import encoded, rendering
+from django_pgqueue.admin import content, rendering, story
+from django_pgqueue.admin.base import column
 from django_pgqueue.admin.content import ContentAdmin
 from django_pgqueue.admin.filters import AgeFilter, ChannelNameFilter, HandlerFilter, QueueFilter
 from django_pgqueue.models import ArchivedMessage
-
-KINDS: dict[Any, str] = {
-    ArchivedMessage.ArchiveOutcome.COMPLETED: "good",
-    ArchivedMessage.ArchiveOutcome.POPPED: "busy",
-    ArchivedMessage.ArchiveOutcome.PURGED: "late",
-    ArchivedMessage.ArchiveOutcome.DROPPED: "late",
-}
 
 
 class ArchivedFilter(AgeFilter):
@@ -27,14 +21,10 @@ class ArchivedFilter(AgeFilter):
     column = "archived_at"
 
 
-class ArchivedHandlerFilter(HandlerFilter):
-    table = "pgqueue_archived_message"
-
-
 @admin.register(ArchivedMessage)
 class ArchivedMessageAdmin(ContentAdmin):
     list_display = ["id", "outcome_shown", "what", "attempts_of", "waited", "ran", "archived"]
-    list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, ArchivedHandlerFilter]
+    list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, HandlerFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
@@ -47,13 +37,13 @@ class ArchivedMessageAdmin(ContentAdmin):
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "archived_at"]}),
     ]
 
-    @admin.display(description=_("outcome"))
-    def outcome_shown(self, message: ArchivedMessage) -> str:
-        return rendering.badge(message.get_outcome_display(), KINDS.get(message.outcome, "bad"))
-
-    @admin.display(description=_("archived"), ordering="archived_at")
-    def archived(self, message: ArchivedMessage) -> str:
-        return rendering.at(message.archived_at)
+    outcome_shown = column(
+        _("outcome"), lambda item: rendering.badge(item.get_outcome_display(), story.KINDS.get(item.outcome, "bad"))
+    )
+    archived = column(_("archived"), lambda item: rendering.at(item.archived_at), ordering="archived_at")
+    result_shown = column(_("result"), lambda item: content.value_html_or_none(item, item.result))
+    waited = column(_("waited"), lambda item: lasted(item.dequeue_at, began(item)))
+    ran = column(_("ran"), lambda item: lasted(began(item), item.archived_at))
 
     @admin.display(description=_("payload"))
     def payload_shown(self, message: ArchivedMessage) -> str:
@@ -62,18 +52,12 @@ class ArchivedMessageAdmin(ContentAdmin):
             return str(_("not archived: its queue, channel, handler or call keeps only outcomes in the archive"))
         return super().payload_shown(message)
 
-    @admin.display(description=_("result"))
-    def result_shown(self, message: ArchivedMessage) -> str:
-        return self.or_dash(encoded.value_html_or_none(message, message.result))
 
-    @admin.display(description=_("waited"))
-    def waited(self, message: ArchivedMessage) -> str:
-        """Return the time from when it was due until its last handler started, or until its lease."""
-        began_at = message.started_at or message.leased_at
-        return self.or_dash(rendering.duration(began_at - message.dequeue_at) if began_at else None)
+def began(message: ArchivedMessage) -> datetime | None:
+    """Return when its last handler started, or else its lease."""
+    return message.started_at or message.leased_at
 
-    @admin.display(description=_("ran"))
-    def ran(self, message: ArchivedMessage) -> str:
-        """Return the time from when its last handler started, or from its lease, until it was settled."""
-        began_at = message.started_at or message.leased_at
-        return self.or_dash(rendering.duration(message.archived_at - began_at) if began_at else None)
+
+def lasted(since: datetime | None, until: datetime | None) -> str | None:
+    """Return the time between the two, or None if it has none of them."""
+    return rendering.duration(until - since) if since and until else None

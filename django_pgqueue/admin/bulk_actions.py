@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import transaction
@@ -21,14 +21,11 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_pgqueue.admin.base import user_of
-from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed, shown_count
+from django_pgqueue.admin.actions import ObjectActionsAdmin
+from django_pgqueue.admin.base import Text, user_of
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, Question, confirm, is_confirmed, shown_count
 from django_pgqueue.admin.content import ContentAdmin
-from django_pgqueue.admin.object_actions import ObjectActionsAdmin
 from django_pgqueue.exceptions import PgQueueError
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 BATCH_ROWS = 1_000
 MOST_ROWS = 100_000
@@ -43,24 +40,23 @@ Run = Callable[[list[int], Mapping[str, Any], str], Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class Action(Question):
     """Define an action on many messages.
 
     ``run``: takes ids, the form's values and the database, and returns an outcome for each id. ``done``: the outcomes
     that changed something, the usual one first, as texts with a count; ``left``: those that changed nothing.
-    ``logged``: makes the history's text from the form's values.
+    ``logged``: makes the history's text from the form's values. ``note``: what the page says beside a row.
+    ``carried``: returns hidden fields that a request hands to the one that goes on with its rest.
     """
 
-    name: str
-    title: StrOrPromise
-    consequence: StrOrPromise
-    button: StrOrPromise
     run: Run
     done: Mapping[str, Any]
     left: Mapping[str, Any]
     logged: Callable[[Mapping[str, Any]], str]
-    form: type[forms.Form] | None = None
+    form: Callable[..., forms.Form] | None = None
     flag: int = CHANGE
+    note: Callable[[Any], str] = lambda row: ""
+    carried: Callable[[], list[tuple[str, str]]] = list
 
 
 class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
@@ -77,18 +73,24 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         after = request.POST.get("after", "")
         if after.isdecimal():
             queryset = queryset.filter(pk__gt=int(after))
-        chosen = choose(request, queryset, "id")
-        ids, counts, done, until = chosen.rows, Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
+        # The rows are fixed now: rows that arrive later were not confirmed, and would keep this request running.
+        shown = shown_count(request)
+        most = MOST_ROWS if shown is None else min(shown, MOST_ROWS)
+        ids = list(queryset.order_by("id").values_list("id", flat=True)[: most + 1])
+        ids, more_match = ids[:most], len(ids) > most
+        counts, done, until = Counter[str](), 0, time.monotonic() + REQUEST_SECONDS
         while done < len(ids) and (not done or time.monotonic() < until):
             batch = ids[done : done + BATCH_ROWS]
             counts += self.run_batch(request, act, batch, form, each=len(ids) <= LOGGED_ROWS, using=queryset.db)
             done += len(batch)
         self.show_outcomes(request, act, counts)
-        self.tell_of_others(request, chosen)
-        if done < len(ids):
-            rest = queryset.filter(pk__gt=ids[done - 1])
-            return self.ask(request, rest, act, form, most=len(ids) - done, after=ids[done - 1])
-        return None
+        self.tell_of_others(request, 0 if shown is None else max(0, most - len(ids)), more_match)
+        if done == len(ids):
+            return None
+        rest = queryset.filter(pk__gt=ids[done - 1])
+        more = replace(act, title=_("%s: there are more") % act.title, button=_("Go on"))
+        hidden = [("after", str(ids[done - 1])), *act.carried()]
+        return self.ask(request, rest, more, form, most=len(ids) - done, hidden=hidden)
 
     def ask(
         self,
@@ -98,33 +100,18 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
         form: forms.Form | None,
         *,
         most: int = MOST_ROWS,
-        after: int | None = None,
+        hidden: Sequence[tuple[str, str]] = (),
     ) -> HttpResponse:
         """Return the page that asks for a confirmation."""
-        rows = [(str(item), "") for item in self.named(queryset)]
-        return confirm(
-            self,
-            request,
-            queryset,
-            action=act.name,
-            title=act.title if after is None else _("%s: there are more") % act.title,
-            consequence=act.consequence,
-            button=act.button if after is None else _("Go on"),
-            rows=rows,
-            groups=self.groups(queryset, most),
-            form=form,
-            most=most,
-            hidden=[] if after is None else [("after", str(after))],
-        )
+        # They are loaded at once, because they could be gone a moment later.
+        named = queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN_ROWS]
+        rows = [(str(row), act.note(row)) for row in named]
+        groups = self.groups(queryset, most)
+        return confirm(self, request, queryset, act, rows=rows, groups=groups, form=form, most=most, hidden=hidden)
 
     def groups(self, queryset: QuerySet[Any], most: int) -> str:
         """Return a table of the first ``most`` rows by kind, as HTML; empty if there are no kinds."""
         return ""
-
-    def named(self, queryset: QuerySet[Any]) -> list[Any]:
-        """Return the first rows with the columns of their text, loaded at once, because they could be gone a moment
-        later."""
-        return list(queryset.order_by("id").prefetch_related(None).only(*self.named_by)[:SHOWN_ROWS])
 
     def run_batch(
         self, request: HttpRequest, act: Action, ids: list[int], form: forms.Form | None, *, each: bool, using: str
@@ -142,13 +129,8 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
             return Counter()
         return Counter(outcomes.values())
 
-    def log_batch(
-        self, request: HttpRequest, objects: list[Model], text: StrOrPromise, *, each: bool, flag: int = CHANGE
-    ) -> None:
-        """Write a history entry for each object, or one for the batch, which names its first and last object.
-
-        ``text``: what was done. ``each``: an entry for each object. ``flag``: the action flag of Django's log.
-        """
+    def log_batch(self, request: HttpRequest, objects: list[Model], text: str, *, each: bool, flag: int) -> None:
+        """Write a history entry for each object, or one for the batch, which names its first and last object."""
         if each or len(objects) <= 1:
             self.log(request, objects, text, flag=flag)
             return
@@ -159,7 +141,7 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
             content_type=ContentType.objects.get_for_model(self.model, for_concrete_model=False),
             object_repr=(_("%(count)d %(name)s, %(first)d to %(last)d") % values)[:200],
             action_flag=flag,
-            change_message=str(text),
+            change_message=text,
         )
 
     def show_outcomes(self, request: HttpRequest, act: Action, counts: Counter[str]) -> None:
@@ -172,37 +154,23 @@ class BulkActionsAdmin(ObjectActionsAdmin, ContentAdmin):
             if counts[outcome]:
                 self.message_user(request, text % counts[outcome], messages.WARNING)
 
-    def tell_of_others(self, request: HttpRequest, chosen: Chosen) -> None:
-        """Show how many rows of the page are gone, and whether more rows match."""
-        if chosen.gone:
+    def tell_of_others(self, request: HttpRequest, gone: int, more_match: bool) -> None:
+        """Show how many rows of the page no longer match, and whether more rows match than were on it."""
+        if gone:
             text = ngettext(
-                "%d of the rows on the page no longer matches.",
-                "%d of the rows on the page no longer match.",
-                chosen.gone,
+                "%d of the rows on the page no longer matches.", "%d of the rows on the page no longer match.", gone
             )
-            self.message_user(request, text % chosen.gone, messages.WARNING)
-        if chosen.more:
+            self.message_user(request, text % gone, messages.WARNING)
+        if more_match:
             text = _("More rows match, which were not on the page. They are unchanged; repeat the action for them.")
             self.message_user(request, text, messages.WARNING)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Hold the rows of an action. ``more``: other rows match by now, too. ``gone``: how many of the shown rows no
-    longer match."""
+def bulk(act: Action, description: Text, permission: str, **only: Any) -> Callable[..., HttpResponse | None]:
+    """Return the admin action, a method of a BulkActionsAdmin. ``only``: the rows that it takes among the selected."""
 
-    rows: list[Any]
-    more: bool
-    gone: int
+    @admin.action(description=description, permissions=[permission])
+    def method(self: BulkActionsAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        return self.perform(request, queryset.filter(**only), act)
 
-
-def choose(request: HttpRequest, queryset: QuerySet[Any], *columns: str) -> Chosen:
-    """Return at most as many rows as the page showed, in the order of ``columns``; for one column values, for more
-    tuples.
-
-    The rows are fixed now: rows that arrive later were not confirmed, and would keep this request running.
-    """
-    shown = shown_count(request)
-    most = MOST_ROWS if shown is None else min(shown, MOST_ROWS)
-    found = list(queryset.order_by(*columns).values_list(*columns, flat=len(columns) == 1)[: most + 1])
-    return Chosen(found[:most], len(found) > most, 0 if shown is None else max(0, most - len(found)))
+    return method

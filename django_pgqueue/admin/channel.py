@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
@@ -15,49 +14,47 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import channel_pause, channel_purge, channel_release, channel_resume, channel_set, explain_channel
 from django_pgqueue.admin import channel_erase, explanation, rendering
-from django_pgqueue.admin.base import LeanChangeList
-from django_pgqueue.admin.channel_form import ChannelForm
-from django_pgqueue.admin.confirmation import SHOWN_ROWS, confirm, is_confirmed
+from django_pgqueue.admin.actions import PurgeableAdmin
+from django_pgqueue.admin.base import LeanChangeList, Text, needs, never
+from django_pgqueue.admin.confirmation import SHOWN_ROWS, Question, confirm, is_confirmed
+from django_pgqueue.admin.counts import LIVE_TEXT, STATES, WAITING_TEXT, live_counts
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
-from django_pgqueue.admin.forgiving import ForgivingAdmin
-from django_pgqueue.admin.live_counts import LIVE_TEXT, WAITING_TEXT, live_counts
-from django_pgqueue.admin.tenant import TenantAdmin
-from django_pgqueue.lifecycle.channel_pause import channel_pause
-from django_pgqueue.lifecycle.channel_purge import channel_purge
-from django_pgqueue.lifecycle.channel_release import channel_release
-from django_pgqueue.lifecycle.channel_resume import channel_resume
-from django_pgqueue.lifecycle.channel_set import channel_set
+from django_pgqueue.admin.forms import ChannelForm
+from django_pgqueue.admin.tenant.page import TenantAdmin
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Channel
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+RELEASE = Question(
+    "release",
+    _("Release channels"),
+    _(
+        "These channels take no new messages: enqueue fails for them. Messages that wait are delivered without their "
+        "limits, then the channels are removed."
+    ),
+    _("Release"),
+)
 
-PURGE_BATCH_MESSAGES = 10_000
-MOST_PURGE_BATCHES = 20
-"""The limit per channel and request: producers may be faster than a purge, and a request must end."""
+
+def linked_count(description: Text, state: str) -> Any:
+    """Return a column with the live messages of a channel in a state, as a link to them."""
+
+    @admin.display(description=description)
+    def shown(self: ChannelAdmin, channel: Any) -> str:
+        return self.count_link(getattr(channel.live, state), channel=channel.pk, **STATES[state])
+
+    return shown
 
 
 class ChannelChangeList(LeanChangeList):
-    """List channels with the number of their live messages."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Add the live counts of the channels of this page, from one query."""
-        super().get_results(request)
-        channels = list(self.result_list)
-        counts = live_counts([channel.pk for channel in channels], using=alias(None))
-        for channel in channels:
-            channel.live = counts[channel.pk]
-        self.result_list = channels
-
     def url_for_result(self, result: Model) -> str:
         """Return the page with the figures of the channel; its form is one click further."""
         return str(cast(TenantAdmin, self.model_admin).url("channel_tenant", result.pk))
 
 
 @admin.register(Channel)
-class ChannelAdmin(ForgivingAdmin, TenantAdmin):
+class ChannelAdmin(PurgeableAdmin, TenantAdmin):
     form = ChannelForm
     list_display = ["name_shown", "state", "ready", "leased", "waits", "limits_shown"]
     list_filter = [QueueFilter, ChannelStateFilter]
@@ -66,6 +63,7 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
     sortable_by = ["name_shown"]
     actions = ["pause", "resume", "purge", "release", "erase", "forgive"]
     pause_consequence = _("No more messages of these channels are delivered until you resume them. Enqueue goes on.")
+    verbs = {"pause": channel_pause, "resume": channel_resume, "set": channel_set, "purge": channel_purge}
     limits = ["max_concurrency", "max_size", "full_policy", "release_interval", "release_burst", "weight"]
     limits += ["ordered", "on_dead", "archive"]
     now = ["live_messages", "settled_messages", "paused_at", "paused_until", "pause_reason"]
@@ -73,6 +71,11 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[LeanChangeList]:
         return ChannelChangeList
+
+    def fill(self, rows: list[Any]) -> None:
+        counts = live_counts([channel.pk for channel in rows], using=alias(None))
+        for channel in rows:
+            channel.live = counts[channel.pk]
 
     def get_fieldsets(self, request: HttpRequest, obj: Channel | None = None) -> Any:
         fieldsets = [(None, {"fields": ["queue", "name"]}), (_("Limits"), {"fields": self.limits})]
@@ -92,32 +95,12 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
         edited = set(form.changed_data) | ({"max_concurrency"} if "ordered" in form.changed_data else set())
         obj.save(using=alias(None), update_fields=edited if change else None)
 
-    def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:
-        """Return limits with their old and new values, so that an operator can put the old ones back."""
-        if add:
-            return super().construct_change_message(request, form, formsets, add)
-        changes = [
-            f"{name}: {self.limit(name, form.initial.get(name))} → {self.limit(name, form.cleaned_data.get(name))}"
-            for name in form.changed_data
-            if name in self.limits
-        ]
-        changes += [_("%s changed") % name for name in form.changed_data if name not in self.limits]
-        return "; ".join(str(change) for change in changes)
+    def limit_text(self, name: str, value: Any) -> str:
+        return str(_("the queue's setting")) if name == "archive" and not value else super().limit_text(name, value)
 
-    def limit(self, name: str, value: Any) -> str:
-        """Return a limit as text."""
-        unset = _("the queue's setting") if name == "archive" else _("none")
-        return str(unset) if value in (None, "") else str(value)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
-        """Return False: a channel is released, drains, and is then removed by pgqueue_prune."""
-        return False
-
-    def has_purge_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.purge_channel")
-
-    def has_erase_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.erase_channel")
+    # A channel is released, drains, and is then removed by pgqueue_prune.
+    has_delete_permission = never
+    has_erase_permission = needs("erase_channel")
 
     @admin.display(description=_("name, queue"), ordering="name")
     def name_shown(self, channel: Channel) -> str:
@@ -125,44 +108,23 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
 
     @admin.display(description=_("state"))
     def state(self, channel: Channel) -> str:
-        """Return a badge: released, paused with its reason and end, or open."""
-        if channel.released_at:
-            return rendering.badge(_("released"), "late")
-        if channel.paused_at:
-            return rendering.pause_badge(channel.pause_reason, channel.paused_until)
-        return rendering.badge(_("open"), "good")
+        return rendering.badge(_("released"), "late") if channel.released_at else super().state(channel)
 
-    def count(self, channel: Channel, number: int, **chosen: object) -> str:
-        """Return ``number`` as a link to the channel's messages, filtered by ``chosen``; a zero has no link.
-
-        ``number`` may be a CappedCount, which shows itself as "1,000+".
-        """
-        if int(number) == 0:
-            return format_html('<span class="pgqueue-number quiet">{}</span>', str(number))
-        link = self.link(str(number), "message_changelist", channel=channel.pk, **chosen)
-        return format_html('<span class="pgqueue-number">{}</span>', link)
-
-    @admin.display(description=_("ready"))
-    def ready(self, channel: Any) -> str:
-        return self.count(channel, channel.live.ready, status__exact=int(Message.Status.READY))
-
-    @admin.display(description=_("leased"))
-    def leased(self, channel: Any) -> str:
-        return self.count(channel, channel.live.leased, status__exact=int(Message.Status.LEASED))
+    ready = linked_count(_("ready"), "ready")
+    leased = linked_count(_("leased"), "leased")
 
     @admin.display(description=_("waiting"), empty_value="-")
     def waits(self, channel: Any) -> str | None:
         """Return how many messages wait for what, each as a link, in lines; None if none waits."""
-        live = channel.live
-        waiting = [
-            (live.scheduled, _("for its time"), "time"),
-            (live.waiting_for_limit, _("for a limit"), "limit"),
-            (live.waiting_for_order_key, _("for its order key"), "key"),
-        ]
+        texts = {
+            "scheduled": _("for its time"),
+            "waiting_for_limit": _("for a limit"),
+            "waiting_for_order_key": _("for its order key"),
+        }
         lines = [
-            (self.link(str(number), "message_changelist", channel=channel.pk, waits_for=what), text)
-            for number, text, what in waiting
-            if int(number) > 0
+            (self.link(str(number), "message_changelist", channel=channel.pk, **STATES[name]), text)
+            for name, text in texts.items()
+            if (number := getattr(channel.live, name)) > 0
         ]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or None
 
@@ -174,10 +136,7 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
             limits.append(_("%d at once") % channel.max_concurrency)
         if channel.max_size is not None:
             limits.append(_("holds %d") % channel.max_size)
-        if channel.release_interval is not None:
-            limits.append(_("1 per %s") % rendering.duration(channel.release_interval))
-        if channel.release_interval is not None and channel.release_burst > 1:
-            limits.append(_("burst %d") % channel.release_burst)
+        limits += self.rate_texts(channel)
         if channel.ordered:
             pauses = channel.on_dead == Channel.OnDead.PAUSE
             limits.append(str(_("in order, pauses at a dead letter") if pauses else _("in order")))
@@ -202,90 +161,27 @@ class ChannelAdmin(ForgivingAdmin, TenantAdmin):
 
     @admin.display(description=_("explanation"))
     def explanation(self, channel: Channel) -> str:
-        return explanation.channel_html(channel, self.link)
+        return explanation.reasons_html(
+            explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)), self.link
+        )
 
-    def pause_one(self, item: Channel, reason: str, *, until: datetime | None, using: str) -> None:
-        channel_pause(channel=item.name, queue=item.queue, reason=reason, until=until, using=using)
+    def place(self, item: Channel) -> dict[str, str]:
+        return {"channel": item.name, "queue": item.queue}
 
-    def resume_one(self, item: Channel, *, using: str) -> None:
-        channel_resume(channel=item.name, queue=item.queue, using=using)
-
-    def forgive_one(self, item: Channel, *, using: str) -> None:
-        channel_set(channel=item.name, queue=item.queue, forgive=True, using=using)
-
-    def actions_on(self, item: Channel) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Channel) -> dict[str, Text]:
         release = {} if item.released_at else {"release": _("Release")}
         return super().actions_on(item) | {"purge": _("Purge")} | release | {"erase": _("Erase")}
 
-    @admin.action(description=_("Purge selected channels"), permissions=["purge"])
-    def purge(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
-        """Ask for confirmation, then archive the waiting messages of the channels as purged.
-
-        One request purges at most MOST_PURGE_BATCHES × PURGE_BATCH_MESSAGES messages of a channel, and warns if more
-        are left. Returns the confirmation page, or None when done.
-        """
-        if not is_confirmed(request):
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="purge",
-                title=_("Purge channels"),
-                consequence=_(
-                    "All ready and scheduled messages of these channels go to the archive as purged, without being "
-                    "handled. Leased messages stay with their workers."
-                ),
-                button=_("Purge"),
-                rows=self.waiting(queryset),
-            )
-        removed: dict[int, int] = {}
-        more = False
-
-        def act(channel: Channel) -> str:
-            nonlocal more
-            count, name, queue = 0, channel.name, channel.queue
-            for _batch in range(MOST_PURGE_BATCHES):
-                batch = channel_purge(channel=name, queue=queue, limit=PURGE_BATCH_MESSAGES, using=queryset.db)
-                count += batch
-                if batch < PURGE_BATCH_MESSAGES:
-                    break
-            else:
-                more = True
-            removed[channel.pk] = count
-            return _("Purged %d messages.") % count
-
-        done = self.apply(request, queryset, act, using=queryset.db)
-        total = sum(removed[channel.pk] for channel in done)
-        self.show_count(request, ngettext("%d message is purged.", "%d messages are purged.", total), total)
-        if more:
-            self.message_user(request, _("More messages wait: purge again."), messages.WARNING)
-        return None
-
-    def waiting(self, channels: QuerySet[Channel]) -> list[tuple[str, str]]:
-        """Return the first channels with the messages that would be purged."""
-        shown = list(channels[:SHOWN_ROWS])
-        counts = live_counts([channel.pk for channel in shown], using=channels.db)
+    def waiting(self, queryset: QuerySet[Channel]) -> list[tuple[str, str]]:
+        shown = list(queryset[:SHOWN_ROWS])
+        counts = live_counts([channel.pk for channel in shown], using=queryset.db)
         return [(str(channel), WAITING_TEXT % asdict(counts[channel.pk])) for channel in shown]
 
     @admin.action(description=_("Release selected channels"), permissions=["change"])
     def release(self, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
-        """Ask for confirmation, then release the channels that are not released yet.
-
-        Returns the confirmation page, or None when done.
-        """
+        """Ask for confirmation, then release the channels that are not released yet."""
         if not is_confirmed(request):
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="release",
-                title=_("Release channels"),
-                consequence=_(
-                    "These channels take no new messages: enqueue fails for them. Messages that wait are delivered "
-                    "without their limits, then the channels are removed."
-                ),
-                button=_("Release"),
-            )
+            return confirm(self, request, queryset, RELEASE)
 
         def act(channel: Channel) -> str:
             channel_release(channel=channel.name, queue=channel.queue, using=queryset.db)

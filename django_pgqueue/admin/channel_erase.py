@@ -12,10 +12,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from django_pgqueue import channel_erase
 from django_pgqueue.admin.base import BaseAdmin, user_of
-from django_pgqueue.admin.confirmation import confirm, is_confirmed
+from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.channel_erase import channel_erase
 from django_pgqueue.models import Channel
 from django_pgqueue.sql.call import call
 
@@ -37,6 +37,17 @@ class EraseForm(forms.Form):
     )
 
 
+ERASE = Question(
+    "erase",
+    _("Erase a channel"),
+    _(
+        "All rows of this channel are deleted for good: live messages, archive, dead letters, schedules, figures and "
+        "the channel itself. Nothing brings them back. A lake is erased by pgqueue lake erase."
+    ),
+    _("Erase"),
+)
+
+
 def erase_channels(model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Channel]) -> HttpResponse | None:
     """Show what an erase would remove, or do it. Returns None when it is done or impossible."""
     found = list(queryset[:2])
@@ -51,20 +62,8 @@ def erase_channels(model_admin: BaseAdmin, request: HttpRequest, queryset: Query
     given: dict[str, Any] = {"queue": channel.queue, "channel": channel.name, "using": queryset.db}
     try:
         if not is_confirmed(request):
-            return confirm(
-                model_admin,
-                request,
-                queryset,
-                action="erase",
-                title=_("Erase a channel"),
-                consequence=_(
-                    "All rows of this channel are deleted for good: live messages, archive, dead letters, schedules, "
-                    "figures and the channel itself. Nothing brings them back. A lake is erased by pgqueue lake erase."
-                ),
-                button=_("Erase"),
-                rows=[(str(channel), erased_rows_text(channel_erase(**given, force=True, dry_run=True).erased))],
-                form=EraseForm(),
-            )
+            rows = [(str(channel), erased_rows_text(channel_erase(**given, force=True, dry_run=True).erased))]
+            return confirm(model_admin, request, queryset, ERASE, rows=rows, form=EraseForm())
         report = channel_erase(**given, force=EraseForm(request.POST).data.get("force") == "on")
     except PgQueueError as error:
         model_admin.message_user(request, f"{channel}: {error}", messages.ERROR)

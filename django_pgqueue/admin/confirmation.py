@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from django import forms
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -13,11 +14,7 @@ from django.template.response import TemplateResponse
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.base import BaseAdmin, breadcrumbs
-from django_pgqueue.admin.paginator import CappedCount, capped_count
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from django_pgqueue.admin.base import BaseAdmin, CappedCount, Text, breadcrumbs, capped_count
 
 SHOWN_ROWS = 10
 COUNTED = 100_000
@@ -48,14 +45,12 @@ class PauseForm(ReasonForm):
 
 
 class OptionalReasonForm(ReasonForm):
-    """Ask for a reason that may be empty."""
+    """Ask for a reason that may be empty. ``kept``: where it is kept."""
 
-    kept: StrOrPromise = _("Kept in the archive.")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, kept: Text, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["reason"].required = False
-        self.fields["reason"].help_text = self.kept
+        self.fields["reason"].help_text = kept
 
 
 def is_confirmed(request: HttpRequest) -> bool:
@@ -69,25 +64,32 @@ def shown_count(request: HttpRequest) -> int | None:
     return int(shown) if shown.isascii() and shown.isdecimal() and len(shown) < 10 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Hold what the page asks before the action ``name``. ``consequence``: a sentence that says what will happen."""
+
+    name: str
+    title: Text
+    consequence: Text
+    button: Text
+
+
 def confirm(
     model_admin: BaseAdmin,
     request: HttpRequest,
     queryset: QuerySet[Any],
+    question: Question,
     *,
-    action: str,
-    title: StrOrPromise,
-    consequence: StrOrPromise,
-    button: StrOrPromise,
     rows: Sequence[tuple[str, str]] | None = None,
-    groups: StrOrPromise = "",
+    groups: Text = "",
     form: forms.Form | None = None,
     most: int = COUNTED,
     hidden: Sequence[tuple[str, str]] = (),
 ) -> TemplateResponse:
     """Return the page that asks for a confirmation.
 
-    ``consequence``: a sentence that says what will happen. ``rows``: the objects, as text and note. ``groups``: a table
-    of all of them by kind. ``most``: the most rows that are counted and changed.
+    ``rows``: the objects, as text and note. ``groups``: a table of all of them by kind. ``most``: the most rows that
+    are counted and changed.
     """
     if rows is None:
         rows = [(str(item), "") for item in queryset[:SHOWN_ROWS]]
@@ -95,30 +97,28 @@ def confirm(
     beyond = isinstance(count, CappedCount) and most == COUNTED
     count = min(count, most)
     back = request.get_full_path()
-    context = {
-        **model_admin.admin_site.each_context(request),
-        **breadcrumbs((back, capfirst(str(model_admin.opts.verbose_name_plural)))),
-        "title": title,
-        "consequence": consequence,
-        "button": button,
-        "rows": rows,
-        "groups": groups,
-        "more": count > len(rows),
-        "count": f"{count:,}",
-        "one": count == 1,
-        "beyond": beyond,
-        "form": form,
-        "opts": model_admin.opts,
-        "media": model_admin.media,
-        "back": back,
-        "hidden": [
-            ("action", action),
-            ("select_across", request.POST.get("select_across", "0")),
-            ("confirmed", "yes"),
-            ("shown", str(int(count))),
-            *hidden,
-            *((ACTION_CHECKBOX_NAME, value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)),
-        ],
-    }
-    request.current_app = model_admin.admin_site.name
-    return TemplateResponse(request, "admin/pgqueue/confirm_action.html", context)
+    hidden = [
+        ("action", question.name),
+        ("select_across", request.POST.get("select_across", "0")),
+        ("confirmed", "yes"),
+        ("shown", str(int(count))),
+        *hidden,
+        *((ACTION_CHECKBOX_NAME, value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME)),
+    ]
+    return model_admin.page(
+        request,
+        "confirm_action",
+        breadcrumbs((back, capfirst(str(model_admin.opts.verbose_name_plural)))),
+        title=question.title,
+        consequence=question.consequence,
+        button=question.button,
+        rows=rows,
+        groups=groups,
+        more=count > len(rows),
+        count=f"{count:,}",
+        one=count == 1,
+        beyond=beyond,
+        form=form,
+        back=back,
+        hidden=hidden,
+    )

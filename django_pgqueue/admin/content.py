@@ -1,7 +1,9 @@
-"""Show the content of a live, archived or dead message."""
+"""Show the content of a live, archived or dead message. What a codec has encoded is decoded for users with the
+permission, and a word for all others."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.apps import apps
@@ -12,13 +14,16 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import encoded, payload_search, rendering, story
-from django_pgqueue.admin.base import ReadOnlyAdmin
-from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
+from django_pgqueue import codecs
+from django_pgqueue.admin import payload_search, rendering, story
+from django_pgqueue.admin.base import ReadOnlyAdmin, column
+from django_pgqueue.admin.story import RedriveEntry, redrive_history
+from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST_CHARACTERS = 100_000
+PERMISSION = "pgqueue.view_decrypted_payload"
 
 
 class ContentAdmin(ReadOnlyAdmin):
@@ -36,7 +41,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         item = super().get_object(request, object_id, from_field)
-        return None if item is None else encoded.prepare(request, item)
+        return None if item is None else prepare(request, item)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # These columns have no index: each filter in the address would read the whole table.
@@ -63,42 +68,26 @@ class ContentAdmin(ReadOnlyAdmin):
             self.message_user(request, text % payload_search.MOST_FOUND_ROWS, messages.WARNING)
         return queryset.filter(pk__in=found[: payload_search.MOST_FOUND_ROWS]), False
 
-    def or_dash(self, text: str | None) -> str:
-        """Return the text, or the admin's sign for an empty value in place of None."""
-        return str(self.get_empty_value_display()) if text is None else text
-
     @admin.display(description=_("channel"))
     def channel_shown(self, item: Any) -> str:
         return self.link_to_channel(item.queue, item.channel)
 
     @admin.display(description=_("handler, channel"))
     def what(self, item: Any) -> str:
-        """Return handler and channel in one column: names may be long, and the outcome must stay on the screen."""
-        return format_html('<span class="pgqueue-what">{}<br>{}</span>', item.handler, self.channel_of(item))
-
-    def channel_of(self, item: Any) -> str:
-        """Return the channel of a message for the column ``what``; MessageAdmin takes it from the channel's row."""
-        return self.channel_shown(item)
+        return rendering.lines(item.handler, self.channel_shown(item))
 
     @admin.display(description=_("payload"))
     def payload_shown(self, item: Any) -> str:
         return self.or_dash(json_shown(item, "payload"))
 
-    @admin.display(description=_("headers"))
-    def headers_shown(self, item: Any) -> str:
-        return self.or_dash(json_shown(item, "headers"))
-
-    @admin.display(description=_("saved state"))
-    def state_shown(self, item: Any) -> str:
-        return self.or_dash(encoded.value_html_or_none(item, item.state))
-
-    @admin.display(description=_("body"))
-    def body_shown(self, item: Any) -> str:
-        return self.or_dash(rendering.body_preview(item))
-
-    @admin.display(description=_("story"))
-    def story(self, item: Any) -> str:
-        return story.story(item)
+    headers_shown = column(_("headers"), lambda item: json_shown(item, "headers"))
+    state_shown = column(_("saved state"), lambda item: value_html_or_none(item, item.state))
+    body_shown = column(_("body"), rendering.body_preview)
+    story = column(_("story"), story.story)
+    attempts_of = column(
+        _("attempts"),
+        lambda item: _("%(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts},
+    )
 
     @admin.display(description=_("redrives"))
     def redrives(self, item: Any) -> str:
@@ -118,18 +107,46 @@ class ContentAdmin(ReadOnlyAdmin):
         name = apps.get_model("pgqueue", entry.model)._meta.verbose_name
         return self.link(f"{entry.id}, {name}", f"{entry.model}_change", entry.id)
 
-    @admin.display(description=_("attempts"))
-    def attempts_of(self, item: Any) -> str:
-        return _("%(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts}
-
 
 def json_shown(item: Any, column: str) -> str | None:
     """Return the column's JSON. JSON that Python cannot read, because it is too deep or has too long numbers, is shown
     as PostgreSQL writes it."""
     try:
         value = getattr(item, column)
-        return None if value is None and column != "payload" else encoded.value_html(item, value)
+        return None if value is None and column != "payload" else value_html(item, value)
     except (ValueError, RecursionError):
         row = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
         text = Left(Cast(column, TextField()), LONGEST_CHARACTERS)
         return rendering.pre(row.annotate(text=text).values_list("text", flat=True).get())
+
+
+def prepare(request: HttpRequest, item: Any) -> Any:
+    """Return the row with what this user may see: its loaded columns are decoded if the user has the permission."""
+    item.is_decoded = request.user.has_perm(PERMISSION)
+    if item.is_decoded:
+        with suppress(*codecs.FAILURES):
+            open_row(item, item._state.db)
+    return item
+
+
+def opened(item: Any, value: Any) -> Any:
+    """Return the value decoded if the user may see it. Raises what a codec raises."""
+    if codecs.is_sealed(value) and getattr(item, "is_decoded", False):
+        return codecs.opened(value, place_of_row(item, item._state.db))
+    return value
+
+
+def value_html(item: Any, value: Any) -> str:
+    """Return a JSON value as HTML."""
+    try:
+        value = opened(item, value)
+    except codecs.FAILURES as error:
+        return format_html('<p class="help">{}</p>', _("encrypted: %s") % error)
+    if codecs.is_sealed(value):
+        return format_html('<p class="help">{}</p>', _("encrypted by %s") % value[codecs.MARK])
+    return rendering.pretty_json(value)
+
+
+def value_html_or_none(item: Any, value: Any) -> str | None:
+    """Return what value_html() returns, or None for a value that is NULL."""
+    return None if value is None else value_html(item, value)

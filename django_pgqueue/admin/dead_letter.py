@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-import time
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, QuerySet
+from django.db.models.fields.json import KT
+from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext_lazy
 
-from django_pgqueue import codecs
-from django_pgqueue.admin import bulk_actions, encoded, rendering
-from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, choose
-from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, confirm, is_confirmed
-from django_pgqueue.admin.dead_letter_actions import DELETE_DEAD, EDIT
-from django_pgqueue.admin.death import reason_html, with_problem
+from django_pgqueue import codecs, redrive
+from django_pgqueue.admin import content, rendering
+from django_pgqueue.admin.base import Text, column, needs
+from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, Run, bulk
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     AgeFilter,
     ChannelNameFilter,
-    DeadLetterReasonFilter,
     HandlerFilter,
     QueueFilter,
+    ReasonFilter,
     RedrivenFilter,
 )
-from django_pgqueue.admin.pace import Pace, RateForm
+from django_pgqueue.admin.message_actions import DELETE_DEAD, EDIT_DEAD, with_reason
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.redrive import redrive
 from django_pgqueue.models import DeadLetter
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
+from django_pgqueue.sql.call import call
 
 SHOWN_GROUPS = 50
-Row = tuple[int, str, str]
-"""Id, queue and channel of a dead letter."""
+CLIPPED = 160
+"""The most characters of an error's message in a list."""
 
 
 class DiedFilter(AgeFilter):
@@ -48,25 +51,81 @@ class DiedFilter(AgeFilter):
     column = "dead_at"
 
 
-class DeadLetterHandlerFilter(HandlerFilter):
-    table = "pgqueue_dead_letter"
+class RateForm(forms.Form):
+    rate = forms.FloatField(
+        label=_("Rate"),
+        required=False,
+        min_value=0.001,
+        max_value=100_000,
+        help_text=_("Messages per second; they are scheduled one after the other. Empty: all at once."),
+    )
+
+
+@dataclass(slots=True)
+class Pace:
+    """Spread a redrive over time, at a rate per second: each message is scheduled at a time of its own, and can be
+    seen, rescheduled and cancelled like any other.
+
+    ``begun_at``: when the first is due, by the clock of the database. ``done``: how many messages this request and
+    those before it have scheduled. ``last``: when the last of them is due; None without a rate.
+    """
+
+    begun_at: datetime
+    done: int = 0
+    last: datetime | None = None
+
+    @classmethod
+    def asked(cls, request: HttpRequest, *, using: str) -> Pace:
+        """Read how far a redrive is; begin now, if the request says nothing or nonsense."""
+        try:
+            begun_at = parse_datetime(request.POST.get("begun_at", ""))
+        except ValueError:
+            begun_at = None
+        before = request.POST.get("before", "")
+        if begun_at is None or timezone.is_naive(begun_at) or not before.isdecimal():
+            return cls(call(using, "SELECT clock_timestamp()")[0][0])
+        return cls(begun_at, int(before))
+
+    def times(self, ids: list[int], rate: float) -> dict[int, datetime]:
+        """Return when each of the next messages is due."""
+        found = {pk: self.begun_at + timedelta(seconds=(self.done + n) / rate) for n, pk in enumerate(ids)}
+        self.done += len(ids)
+        self.last = found[ids[-1]]
+        return found
+
+    def hidden(self) -> list[tuple[str, str]]:
+        """Return the hidden fields that the next request needs."""
+        return [("begun_at", self.begun_at.isoformat()), ("before", str(self.done))] if self.last else []
+
+
+def redrive_action(run: Run, pace: Pace) -> Action:
+    """Return the action that redrives dead letters at a pace."""
+    return Action(
+        name="redrive",
+        title=_("Redrive dead letters"),
+        consequence=_(
+            "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that were "
+            "redriven before are left out."
+        ),
+        button=_("Redrive"),
+        run=run,
+        done={"redriven": ngettext_lazy("%d dead letter is redriven.", "%d dead letters are redriven.")},
+        left={},
+        logged=with_reason("Redriven"),
+        form=RateForm,
+        note=lambda letter: f"{letter.queue}/{letter.channel}",
+        carried=pace.hidden,
+    )
 
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(BulkActionsAdmin):
     list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
-    list_filter = [
-        RedrivenFilter,
-        DeadLetterReasonFilter,
-        QueueFilter,
-        ChannelNameFilter,
-        DeadLetterHandlerFilter,
-        DiedFilter,
-    ]
+    list_filter = [RedrivenFilter, ReasonFilter, QueueFilter, ChannelNameFilter, HandlerFilter, DiedFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
-    named_by = ("id", "handler", "reason")
+    named_by = ("id", "handler", "reason", "queue", "channel")
     big_columns = (*BulkActionsAdmin.big_columns, "details")
     actions = ["redrive", "edit", "delete_dead"]
     fieldsets = [
@@ -76,27 +135,15 @@ class DeadLetterAdmin(BulkActionsAdmin):
         (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "order_key", "worker"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "dead_at", "redriven_at"]}),
     ]
+    has_redrive_permission = needs("redrive_deadletter")
+    has_delete_dead_permission = needs("delete_deadletter")
+    has_edit_permission = needs("edit_deadletter")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
-        found: QuerySet[DeadLetter] = with_problem(super().get_queryset(request))
-        return found
+        return with_problem(super().get_queryset(request))
 
-    def has_redrive_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.redrive_deadletter")
-
-    def has_delete_dead_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.delete_deadletter")
-
-    def has_edit_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.edit_deadletter")
-
-    @admin.display(description=_("died"), ordering="dead_at")
-    def died(self, letter: DeadLetter) -> str:
-        return rendering.at(letter.dead_at)
-
-    @admin.display(description=_("reason"))
-    def why(self, letter: Any) -> str:
-        return reason_html(letter)
+    died = column(_("died"), lambda letter: rendering.at(letter.dead_at), ordering="dead_at")
+    why = column(_("reason"), lambda letter: reason_html(letter))
 
     @admin.display(description=_("redriven"))
     def fate(self, letter: DeadLetter) -> str:
@@ -109,10 +156,10 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def details_shown(self, letter: DeadLetter) -> str:
         """Return the details and errors of the letter, decoded if a codec encoded them and the user may read them."""
         if codecs.is_sealed(letter.details):
-            return encoded.value_html(letter, letter.details)
+            return content.value_html(letter, letter.details)
         return self.or_dash(rendering.details(letter.details))
 
-    def actions_on(self, item: DeadLetter) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: DeadLetter) -> dict[str, Text]:
         if item.redriven_at:
             return {}
         return {"redrive": _("Redrive"), "edit": _("Redrive with another payload"), "delete_dead": _("Delete for good")}
@@ -129,101 +176,66 @@ class DeadLetterAdmin(BulkActionsAdmin):
 
     @admin.action(description=_("Redrive selected dead letters"), permissions=["redrive"])
     def redrive(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
-        """Ask for confirmation and a rate, then redrive the letters in batches.
-
-        One request works for REQUEST_SECONDS at most. If letters are left then, returns the confirmation page again,
-        which goes on with the rest at the same pace; None when done.
-        """
-        waiting = queryset.filter(redriven_at=None)
-        form = RateForm(request.POST if is_confirmed(request) else None)
-        if not is_confirmed(request) or not form.is_valid():
-            return self.ask_redrive(request, waiting, form)
-        chosen = choose(request, waiting, "id", "queue", "channel")
-        pace = Pace.asked(request, form.cleaned_data["rate"], using=waiting.db)
-        done, redriven, until = 0, 0, time.monotonic() + bulk_actions.REQUEST_SECONDS
-        each = len(chosen.rows) <= bulk_actions.LOGGED_ROWS
-        while done < len(chosen.rows) and (not done or time.monotonic() < until):
-            rows = chosen.rows[done : done + bulk_actions.BATCH_ROWS]
-            times = pace.times(done, len(rows))
-            redriven += self.redrive_batch(request, rows, times, each=each, using=waiting.db)
-            done += len(rows)
-        self.show_count(
-            request, ngettext("%d dead letter is redriven.", "%d dead letters are redriven.", redriven), redriven
-        )
-        if redriven and (last := pace.times(done - 1, 1)):
-            at = date_format(timezone.localtime(last[0]), "j M Y, H:i:s")
+        """Ask for confirmation and a rate, then redrive the letters in batches, over several requests if need be."""
+        pace = Pace.asked(request, using=queryset.db)
+        act = redrive_action(partial(self.redrive_batch, request, pace), pace)
+        response = self.perform(request, queryset.filter(redriven_at=None), act)
+        if pace.last:
+            at = date_format(timezone.localtime(pace.last), "j M Y, H:i:s")
             self.message_user(request, _("They are scheduled; the last is due at %s.") % at)
-        self.tell_of_others(request, chosen)
-        left = len(chosen.rows) - done
-        if left:
-            rest = waiting.filter(pk__gt=chosen.rows[done - 1][0])
-            return self.ask_redrive(request, rest, form, most=left, hidden=pace.hidden(done))
-        return None
-
-    def ask_redrive(
-        self, request: HttpRequest, waiting: QuerySet[DeadLetter], form: RateForm, **more: Any
-    ) -> HttpResponse:
-        """Return the confirmation page of a redrive.
-
-        ``more`` is what the page needs if an earlier request did a part: the number that is left, and the pace so far.
-        """
-        shown = waiting.order_by("id").only("id", "handler", "reason", "queue", "channel")[:SHOWN_ROWS]
-        return confirm(
-            self,
-            request,
-            waiting,
-            action="redrive",
-            title=_("Redrive dead letters: there are more") if more else _("Redrive dead letters"),
-            consequence=_(
-                "Each becomes a new message at the end of its channel, with all its attempts. Dead letters that "
-                "were redriven before are left out."
-            ),
-            button=_("Go on") if more else _("Redrive"),
-            rows=[(str(letter), f"{letter.queue}/{letter.channel}") for letter in shown],
-            groups=self.groups(waiting, more.get("most", COUNTED)),
-            form=form,
-            **more,
-        )
+        return response
 
     def redrive_batch(
-        self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
-    ) -> int:
-        """Redrive a batch and log it, in one transaction. If a channel refuses, try each channel alone. Returns how
-        many."""
-        channels = sorted({row[1:] for row in rows})
+        self, request: HttpRequest, pace: Pace, ids: list[int], cleaned: Mapping[str, Any], using: str
+    ) -> dict[int, str]:
+        """Redrive the letters at the pace. If a channel refuses, its letters stay, and the others are redriven."""
+        times = pace.times(ids, cleaned["rate"]) if cleaned["rate"] else None
+
+        def redriven(part: list[int]) -> dict[int, str]:
+            with transaction.atomic(using=using):
+                due = None if times is None else [times[pk] for pk in part]
+                return dict.fromkeys(redrive(part, times=due, using=using), "redriven")
+
         try:
-            return self.redrive_rows(request, rows, times, each=each, using=using)
-        except PgQueueError as error:
-            if len(channels) == 1:
+            return redriven(ids)
+        except PgQueueError:
+            channels: dict[str, list[int]] = defaultdict(list)
+            letters = DeadLetter.objects.using(using).filter(pk__in=ids).order_by("queue", "channel", "id")
+            for pk, queue, channel in letters.values_list("pk", "queue", "channel"):
+                channels[f"{queue}/{channel}"].append(pk)
+        done: dict[int, str] = {}
+        for channel, part in channels.items():
+            try:
+                done |= redriven(part)
+            except PgQueueError as error:
                 text = _("%(channel)s: %(count)d dead letters stay where they are: %(error)s")
-                values = {"channel": "/".join(channels[0]), "count": len(rows), "error": error}
+                values = {"channel": channel, "count": len(part), "error": error}
                 self.message_user(request, text % values, messages.ERROR)
-                return 0
-        count = 0
-        for channel in channels:
-            places = [place for place, row in enumerate(rows) if row[1:] == channel]
-            own = [times[place] for place in places] if times else None
-            count += self.redrive_batch(request, [rows[place] for place in places], own, each=each, using=using)
-        return count
+        return done
 
-    def redrive_rows(
-        self, request: HttpRequest, rows: list[Row], times: list[datetime] | None, *, each: bool, using: str
-    ) -> int:
-        """Redrive the letters of ``rows`` and write the admin's log, in one transaction.
-
-        ``times`` has the time when each message is due; None means now. ``each`` writes a log entry for each letter,
-        else one for all. Returns how many were redriven: those that another request redrove meanwhile do not count.
-        """
-        with transaction.atomic(using=using):
-            new_ids = redrive([pk for pk, *_channel in rows], times=times, using=using)
-            letters = DeadLetter.objects.using(using).only("id", "handler", "reason").filter(pk__in=new_ids)
-            self.log_batch(request, list(letters.order_by("pk")), _("Redriven."), each=each)
-        return len(new_ids)
+    delete_dead = bulk(DELETE_DEAD, _("Delete selected dead letters for good"), "delete_dead", redriven_at=None)
 
     @admin.action(description=_("Redrive the selected dead letter with another payload"), permissions=["edit"])
     def edit(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
-        return edit_payload(self, request, queryset.filter(redriven_at=None), EDIT)
+        return edit_payload(self, request, queryset.filter(redriven_at=None), EDIT_DEAD)
 
-    @admin.action(description=_("Delete selected dead letters for good"), permissions=["delete_dead"])
-    def delete_dead(self, request: HttpRequest, queryset: QuerySet[DeadLetter]) -> HttpResponse | None:
-        return self.perform(request, queryset.filter(redriven_at=None), DELETE_DEAD)
+
+def with_problem(letters: QuerySet[Any]) -> QuerySet[Any]:
+    """Add type and message of the error to each dead letter, without loading the traceback."""
+    words = {
+        f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
+        for place, column in {"given": "details", "last": "errors__-1"}.items()
+        for key in ("type", "message")
+    }
+    found: QuerySet[Any] = letters.annotate(**words)
+    return found
+
+
+def reason_html(letter: Any) -> str:
+    """Return the reason of a row of with_problem() as HTML, and below it type and message of its error, clipped."""
+    given = [letter.given_type, letter.given_message]
+    text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
+    if not text:
+        return format_html("{}", letter.reason)
+    clipped = text if len(text) <= CLIPPED else f"{text[:CLIPPED]}…"
+    return format_html('{}<span class="pgqueue-clip">{}</span>', letter.reason, clipped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -16,25 +16,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue import codecs
-from django_pgqueue.admin import encoded
-from django_pgqueue.admin.base import BaseAdmin
-from django_pgqueue.admin.confirmation import confirm, is_confirmed
+from django_pgqueue.admin import content
+from django_pgqueue.admin.base import BaseAdmin, Text
+from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
 from django_pgqueue.exceptions import PgQueueError
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadAction:
+class PayloadAction(Question):
     """Define such an action. ``run``: takes id, payload and database; returns whether it was done, and the text for the
     user."""
 
-    name: str
-    title: StrOrPromise
-    consequence: StrOrPromise
-    button: StrOrPromise
-    run: Callable[[int, Any, str], tuple[bool, StrOrPromise]]
+    run: Callable[[int, Any, str], tuple[bool, Text]]
 
 
 class PrettyJSONField(forms.JSONField):
@@ -64,40 +57,31 @@ def edit_payload(
     model_admin: BaseAdmin, request: HttpRequest, queryset: QuerySet[Any], act: PayloadAction
 ) -> HttpResponse | None:
     """Show the form, or do the action with its payload. Returns None when it is done or impossible."""
-    text: StrOrPromise
     found = list(queryset.order_by("id")[:2])
     if len(found) != 1:
         model_admin.message_user(request, _("Select one row: a payload is edited alone."), messages.WARNING)
         return None
     [item] = found
+    problem: Text = ""
+    initial = {}
     try:
-        initial = {"payload": encoded.opened(encoded.prepare(request, item), item.payload)}
+        initial = {"payload": content.opened(content.prepare(request, item), item.payload)}
     except type(item).DoesNotExist:
         model_admin.message_user(request, _("The message no longer exists."), messages.WARNING)
         return None
     except codecs.FAILURES as error:
-        model_admin.message_user(request, _("The payload cannot be decoded: %s") % error, messages.ERROR)
-        return None
+        problem = _("The payload cannot be decoded: %s") % error
     except (ValueError, RecursionError):
-        text = _("Python cannot read this payload: it has too long numbers, or is nested too deep.")
-        model_admin.message_user(request, text, messages.ERROR)
-        return None
-    if codecs.is_sealed(initial["payload"]):
-        text = _("The payload is encrypted: to edit it, you need the permission to see decrypted payloads.")
-        model_admin.message_user(request, text, messages.ERROR)
+        problem = _("Python cannot read this payload: it has too long numbers, or is nested too deep.")
+    if codecs.is_sealed(initial.get("payload")):
+        problem = _("The payload is encrypted: to edit it, you need the permission to see decrypted payloads.")
+    if problem:
+        model_admin.message_user(request, problem, messages.ERROR)
         return None
     form = PayloadForm(request.POST if is_confirmed(request) else None, initial=initial)
     if not form.is_valid():
-        return confirm(
-            model_admin,
-            request,
-            queryset,
-            action=act.name,
-            title=act.title,
-            consequence=act.consequence,
-            button=act.button,
-            form=form,
-        )
+        return confirm(model_admin, request, queryset, act, form=form)
+    text: Text
     try:
         with transaction.atomic(using=queryset.db):
             done, text = act.run(item.pk, form.cleaned_data["payload"], queryset.db)

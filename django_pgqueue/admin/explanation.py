@@ -9,20 +9,13 @@ from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.explain import Reason, explain_channel
-from django_pgqueue.models import Channel
+from django_pgqueue.lifecycle.explain import Reason
 
 # Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "order_key_unreleased", "unknown",
        "worker_silent"}  # fmt: skip
 GOOD = {"completed", "empty", "in_line"}
 INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "parked", "popped", "redriven", "released"}
-
-
-def channel_html(channel: Channel, link: Link) -> str:
-    """Return why messages of the channel are not running now, as :func:`reasons_html` does."""
-    return reasons_html(explain_channel(channel=channel.name, queue=channel.queue, using=alias(None)), link)
 
 
 def reasons_html(reasons: Iterable[Reason], link: Link) -> str:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin.base import MAX_BIGINT
+from django_pgqueue.admin.base import Text, pk_in
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Channel, Message, SharedLimit
 from django_pgqueue.sql.call import call
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 MOST_CHOICES = 20
 RECENT_ROWS = 10_000
@@ -51,33 +48,79 @@ WHERE %s::text IS NULL OR c.queue = %s::text
 ORDER BY c.queue, c.name
 LIMIT %s
 """
+Choices = list[tuple[str, Text]]
 
 
-class ValueFilter(admin.SimpleListFilter):
-    """Offer some values and take any: a value in the address that is not offered is added to the list."""
+def queue_names(most: int, *, using: str) -> list[str]:
+    """Return the names of the first queues that have channels."""
+    return [name for (name,) in call(using, QUEUES, (most,))]
 
-    lookup = ""
 
-    def offered(self) -> Iterable[str]:
-        """Return the values of the list."""
-        raise NotImplementedError
+class ChoiceFilter(admin.SimpleListFilter):
+    """Offer a few choices, each with a condition."""
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        values = list(self.offered())
-        chosen = self.value()
-        if chosen and chosen not in values:
-            values.append(chosen)
-        return [(value, value) for value in values]
+    options: dict[str, tuple[Text, Q]] = {}
 
-    def has_output(self) -> bool:
-        return bool(self.lookup_choices)
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        return [(value, title) for value, (title, _condition) in self.options.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
+        chosen = self.options.get(self.value() or "")
+        return queryset.filter(chosen[1]) if chosen else queryset
+
+
+class PausedFilter(ChoiceFilter):
+    title, parameter_name = _("state"), "state"
+    options = {"open": (_("open"), Q(paused_at=None)), "paused": (_("paused"), ~Q(paused_at=None))}
+
+
+class ChannelStateFilter(ChoiceFilter):
+    title, parameter_name = _("state"), "state"
+    options = {
+        "open": (_("open"), Q(paused_at=None, released_at=None)),
+        "paused": (_("paused"), ~Q(paused_at=None)),
+        "released": (_("released"), ~Q(released_at=None)),
+    }
+
+
+class ScheduleStateFilter(ChoiceFilter):
+    title, parameter_name = _("state"), "state"
+    options = {
+        "enabled": (_("enabled"), Q(enabled=True, removed_at=None)),
+        "disabled": (_("disabled"), Q(enabled=False, removed_at=None)),
+        "failing": (_("failing"), ~Q(last_error="")),
+        "removed": (_("removed from code"), ~Q(removed_at=None)),
+    }
+
+
+class RedrivenFilter(ChoiceFilter):
+    title, parameter_name = _("redriven"), "redriven"
+    options = {"no": (_("waiting"), Q(redriven_at=None)), "yes": (_("redriven"), ~Q(redriven_at=None))}
+
+
+class AgeFilter(admin.SimpleListFilter):
+    """Filter rows by whether their time is within the last hours, or before them."""
+
+    title, parameter_name = _("age"), "age"
+    column = "created_at"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        return [
+            ("hour", _("within the last hour")),
+            ("day", _("within the last day")),
+            ("week", _("within the last 7 days")),
+            ("over-hour", _("more than an hour ago")),
+            ("over-day", _("more than a day ago")),
+            ("over-week", _("more than 7 days ago")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value() or ""
+        hours = HOURS.get(value.removeprefix("over-"))
+        if hours is None:
             return queryset
-        # PostgreSQL has no text with NUL, so no row has this value.
-        return queryset.none() if "\0" in value else queryset.filter(**{self.lookup: value})
+        comparison = "lt" if value.startswith("over-") else "gte"
+        return queryset.filter(**{f"{self.column}__{comparison}": timezone.now() - timedelta(hours=hours)})
 
 
 class OneOfFilter(admin.SimpleListFilter):
@@ -99,13 +142,43 @@ class OneOfFilter(admin.SimpleListFilter):
             }
 
 
-class QueueFilter(ValueFilter):
-    title = _("queue")
-    parameter_name = "queue"
-    lookup = "queue"
+class ValueFilter(admin.SimpleListFilter):
+    """Offer some values and take any: a value in the address that is not offered is added to the list."""
+
+    lookup = ""
+    """The column; default: the parameter's name."""
 
     def offered(self) -> Iterable[str]:
-        return [queue for (queue,) in call(alias(None), QUEUES, (MOST_CHOICES,))]
+        return ()
+
+    def named(self, value: str) -> Text:
+        """Return the text of a value that is not offered."""
+        return value
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        found: Choices = [(value, value) for value in self.offered()]
+        chosen = self.value()
+        return [*found, (chosen, self.named(chosen))] if chosen and chosen not in dict(found) else found
+
+    def has_output(self) -> bool:
+        return bool(self.lookup_choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        # PostgreSQL has no text with NUL, so no row has this value.
+        return queryset.none() if "\0" in value else queryset.filter(self.condition(value))
+
+    def condition(self, value: str) -> Q:
+        return Q((self.lookup or self.parameter_name, value))
+
+
+class QueueFilter(ValueFilter):
+    title, parameter_name = _("queue"), "queue"
+
+    def offered(self) -> Iterable[str]:
+        return queue_names(MOST_CHOICES, using=alias(None))
 
 
 class ChannelQueueFilter(QueueFilter):
@@ -117,151 +190,81 @@ class ChannelQueueFilter(QueueFilter):
 class RecentValueFilter(ValueFilter):
     """Offer the values among the newest rows."""
 
-    table = ""
+    def __init__(self, request: HttpRequest, params: Any, model: Any, model_admin: Any) -> None:
+        self.table = model._meta.db_table
+        super().__init__(request, params, model, model_admin)
 
     def offered(self) -> Iterable[str]:
         sql = RECENT_VALUES.format(column=self.parameter_name, table=self.table)
         return [value for (value,) in call(alias(None), sql, (RECENT_ROWS, MOST_CHOICES))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        self.lookup = str(self.parameter_name)
-        return super().queryset(request, queryset)
-
 
 class HandlerFilter(RecentValueFilter):
-    title = _("handler (of the newest)")
-    parameter_name = "handler"
+    title, parameter_name = _("handler (of the newest)"), "handler"
 
 
-class MessageHandlerFilter(HandlerFilter):
-    table = "pgqueue_message"
+class ReasonFilter(RecentValueFilter):
+    title, parameter_name = _("reason"), "reason"
 
 
-class DeadLetterReasonFilter(RecentValueFilter):
-    title = _("reason")
-    parameter_name = "reason"
-    table = "pgqueue_dead_letter"
+class ChannelNameFilter(ValueFilter):
+    """Filter by the channel in the address. It offers no others, because there may be too many."""
+
+    title, parameter_name = _("channel"), "channel"
+
+
+class HolderFilter(ValueFilter):
+    """Filter by the worker that holds the lease; a worker's page links here. Few messages are leased, and they have an
+    index."""
+
+    title, parameter_name = _("held by"), "worker"
+
+    def condition(self, value: str) -> Q:
+        return Q(status=Message.Status.LEASED, worker=value)
+
+
+class WaitingFilter(ValueFilter):
+    """Filter by the shared limit that messages wait for; the list of limits links here. They have an index.
+
+    ``limit``: messages that wait for any; ``key``: those that wait for their order key; ``time``: other scheduled ones.
+    """
+
+    title, parameter_name = _("waits for"), "waits_for"
+    groups = {
+        "limit": (_("any shared limit"), Q(waits_for__gte=0)),
+        "key": (_("its order key"), Q(waits_for=-1)),
+        "time": (_("its time"), Q(status=Message.Status.SCHEDULED, waits_for=None)),
+    }
+
+    def named(self, value: str) -> Text:
+        if value in self.groups:
+            return self.groups[value][0]
+        found = SharedLimit.objects.using(alias(None)).filter(pk=pk_in(value) or 0)
+        return found.values_list("name", flat=True).first() or value
+
+    def condition(self, value: str) -> Q:
+        if value in self.groups:
+            return self.groups[value][1]
+        pk = pk_in(value)
+        return Q(pk__in=()) if pk is None else Q(waits_for=pk)
 
 
 class ActiveChannelFilter(admin.SimpleListFilter):
     """Offer some channels that have work, of the chosen queue if there is one. The address takes any channel's id."""
 
-    title = _("channel (some with work)")
-    parameter_name = "channel"
+    title, parameter_name = _("channel (some with work)"), "channel"
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        database, queue = alias(None), request.GET.get("queue") or None
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        database, queue, chosen = alias(None), request.GET.get("queue") or None, pk_in(self.value())
         if queue and "\0" in queue:
             return []
-        rows = [
-            (str(pk), name) for pk, name in call(database, ACTIVE_CHANNELS, (RECENT_ROWS, queue, queue, MOST_CHOICES))
-        ]
-        chosen = self.channel_id()
-        if chosen and str(chosen) not in dict(rows):
-            rows += [(str(channel.pk), str(channel)) for channel in Channel.objects.using(database).filter(pk=chosen)]
-        return rows
-
-    def channel_id(self) -> int | None:
-        """Return the id that the request chose, or None if it is no id that PostgreSQL can compare."""
-        value = self.value() or ""
-        return int(value) if value.isascii() and value.isdigit() and int(value) <= MAX_BIGINT else None
+        found = dict(call(database, ACTIVE_CHANNELS, (RECENT_ROWS, queue, queue, MOST_CHOICES)))
+        if chosen and chosen not in found:
+            found |= {channel.pk: str(channel) for channel in Channel.objects.using(database).filter(pk=chosen)}
+        return [(str(pk), name) for pk, name in found.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if not self.value():
             return queryset
-        chosen = self.channel_id()
-        return queryset.filter(channel=chosen) if chosen is not None else queryset.none()
-
-
-class ChannelNameFilter(admin.SimpleListFilter):
-    """Filter by the channel in the address. It offers no others, because there may be too many."""
-
-    title = _("channel")
-    parameter_name = "channel"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        value = self.value()
-        return [(value, value)] if value else []
-
-    def has_output(self) -> bool:
-        return bool(self.value())
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.none() if "\0" in value else queryset.filter(channel=value)
-
-
-class HolderFilter(ChannelNameFilter):
-    """Filter by the worker that holds the lease; a worker's page links here. Few messages are leased, and they have an
-    index."""
-
-    title = _("held by")
-    parameter_name = "worker"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.none() if "\0" in value else queryset.filter(status=Message.Status.LEASED, worker=value)
-
-
-class AgeFilter(admin.SimpleListFilter):
-    """Filter rows by whether their time is within the last hours, or before them."""
-
-    title = _("age")
-    parameter_name = "age"
-    column = "created_at"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [
-            ("hour", _("within the last hour")),
-            ("day", _("within the last day")),
-            ("week", _("within the last 7 days")),
-            ("over-hour", _("more than an hour ago")),
-            ("over-day", _("more than a day ago")),
-            ("over-week", _("more than 7 days ago")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value() or ""
-        hours = HOURS.get(value.removeprefix("over-"))
-        if hours is None:
-            return queryset
-        comparison = "lt" if value.startswith("over-") else "gte"
-        return queryset.filter(**{f"{self.column}__{comparison}": timezone.now() - timedelta(hours=hours)})
-
-
-class ChannelStateFilter(admin.SimpleListFilter):
-    title = _("state")
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [("open", _("open")), ("paused", _("paused")), ("released", _("released"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        match self.value():
-            case "open":
-                return queryset.filter(paused_at=None, released_at=None)
-            case "paused":
-                return queryset.exclude(paused_at=None)
-            case "released":
-                return queryset.exclude(released_at=None)
-        return queryset
-
-
-class RedrivenFilter(admin.SimpleListFilter):
-    title = _("redriven")
-    parameter_name = "redriven"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [("no", _("waiting")), ("yes", _("redriven"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        match self.value():
-            case "no":
-                return queryset.filter(redriven_at=None)
-            case "yes":
-                return queryset.exclude(redriven_at=None)
-        return queryset
+        chosen = pk_in(self.value())
+        return queryset.none() if chosen is None else queryset.filter(channel=chosen)

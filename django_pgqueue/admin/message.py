@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
@@ -11,55 +9,37 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
-from django_pgqueue.admin import explanation, message_actions, rendering
-from django_pgqueue.admin.bulk_actions import BulkActionsAdmin
+from django_pgqueue import explain_message
+from django_pgqueue.admin import explanation, message_actions, rendering, story
+from django_pgqueue.admin.base import Text, needs
+from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
+from django_pgqueue.admin.counts import limits_of_message
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
     AgeFilter,
     ChannelQueueFilter,
+    HandlerFilter,
     HolderFilter,
-    MessageHandlerFilter,
+    WaitingFilter,
 )
-from django_pgqueue.admin.limit_filters import WaitingFilter
-from django_pgqueue.admin.limit_usage import limits_of_message
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.explain import explain_message
 from django_pgqueue.models import Channel, Message, SharedLimit
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
-KINDS: dict[Any, str] = {Message.Status.READY: "good", Message.Status.LEASED: "busy", Message.Status.SCHEDULED: "late"}
 
 
 @admin.register(Message)
 class MessageAdmin(BulkActionsAdmin):
-    list_display = [
-        "id",
-        "state_now",
-        "what",
-        "attempts_of",
-        "due",
-        "lease",
-        "priority",
-    ]
-    list_filter = [
-        "status",
-        ChannelQueueFilter,
-        ActiveChannelFilter,
-        MessageHandlerFilter,
-        AgeFilter,
-        HolderFilter,
-        WaitingFilter,
-    ]
+    list_display = ["id", "state_now", "what", "attempts_of", "due", "lease", "priority"]
+    list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, HandlerFilter, AgeFilter, HolderFilter]
+    list_filter += [WaitingFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
     search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "order_key", "handler")
     actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
     fieldsets = [
-        (None, {"fields": ["id", "channel_link", "handler", "state_now", "attempts_of"]}),
+        (None, {"fields": ["id", "channel_shown", "handler", "state_now", "attempts_of"]}),
         (_("Why is it not running?"), {"fields": ["explanation"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
         (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
@@ -74,16 +54,13 @@ class MessageAdmin(BulkActionsAdmin):
         return super().get_queryset(request).prefetch_related("channel")
 
     @admin.display(description=_("channel"))
-    def channel_link(self, message: Message) -> str:
+    def channel_shown(self, message: Message) -> str:
         """Return a link to the tenant's page, or the id of a channel that is missing."""
         try:
             channel = message.channel
         except Channel.DoesNotExist:
             return _("missing, id %d") % message.channel_id
         return self.link(rendering.name(channel), "channel_tenant", channel.pk)
-
-    def channel_of(self, message: Message) -> str:
-        return self.channel_link(message)
 
     @admin.display(description=_("due"), ordering="dequeue_at")
     def due(self, message: Message) -> str:
@@ -95,18 +72,14 @@ class MessageAdmin(BulkActionsAdmin):
         if message.worker is None or message.lease_expires_at is None:
             return None
         until = _("until %s") % rendering.at(message.lease_expires_at)
-        return format_html(
-            '<span class="pgqueue-what">{}<br>{}</span>',
-            self.link(message.worker, "worker_change", message.worker),
-            until,
-        )
+        return rendering.lines(self.link(message.worker, "worker_change", message.worker), until)
 
     @admin.display(description=_("limits"))
     def limits_shown(self, message: Message) -> str:
         """Return links to the message's own limits and to those of its handler."""
         found = limits_of_message(message.limits, message.handler, using=alias(None))
         links = ((self.link(rendering.name(name), "sharedlimit_change", pk),) for pk, name in found)
-        return format_html_join(", ", "{}", links) or str(self.get_empty_value_display())
+        return self.or_dash(format_html_join(", ", "{}", links) or None)
 
     @admin.display(description=_("waits for"))
     def waits_for_shown(self, message: Message) -> str:
@@ -119,14 +92,14 @@ class MessageAdmin(BulkActionsAdmin):
             return self.link(_("message %d of its order key") % first, "message_change", first)
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
-            return str(self.get_empty_value_display())
+            return self.or_dash(None)
         return self.link(rendering.name(found), "sharedlimit_change", found.pk)
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
         """Explain now why the message is not running, with a link to its channel."""
         reasons = explanation.reasons_html(explain_message(message.pk, using=alias(None)), self.link)
-        return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_link(message))
+        return format_html("{}<p>{}: {}</p>", reasons, _("Its channel"), self.channel_shown(message))
 
     @admin.display(description=_("status"), ordering="status")
     def state_now(self, message: Message) -> str:
@@ -136,11 +109,11 @@ class MessageAdmin(BulkActionsAdmin):
         if message.waits_for is not None:
             waits = _("waits for its order key") if message.waits_for < 0 else _("waits for a limit")
             return rendering.badge(waits, "late")
-        return rendering.badge(message.get_status_display(), KINDS.get(message.status, "bad"))
+        return rendering.badge(message.get_status_display(), story.KINDS.get(message.status, "bad"))
 
-    def actions_on(self, item: Message) -> dict[str, StrOrPromise]:
+    def actions_on(self, item: Message) -> dict[str, Text]:
         """Return the actions that the state of the message allows."""
-        actions: dict[str, StrOrPromise] = {}
+        actions: dict[str, Text] = {}
         held = item.status == Message.Status.READY and item.held_until is not None
         if (item.status == Message.Status.SCHEDULED and item.waits_for is None) or held:
             actions["retry_now"] = _("Retry now")
@@ -152,48 +125,23 @@ class MessageAdmin(BulkActionsAdmin):
             actions["cancel"] = _("Cancel")
         return actions | {"discard": _("Discard")}
 
-    def may(self, request: HttpRequest, act: str) -> bool:
-        """Return whether the user has the permission pgqueue.<act>_message."""
-        return request.user.has_perm(f"pgqueue.{act}_message")
+    has_cancel_permission = needs("cancel_message")
+    has_reschedule_permission = needs("reschedule_message")
+    has_discard_permission = needs("discard_message")
+    has_release_permission = needs("release_message")
+    has_edit_permission = needs("edit_message")
 
-    def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "cancel")
-
-    def has_reschedule_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "reschedule")
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "discard")
-
-    def has_release_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "release")
-
-    def has_edit_permission(self, request: HttpRequest) -> bool:
-        return self.may(request, "edit")
-
-    @admin.action(description=_("Retry selected messages now"), permissions=["reschedule"])
-    def retry_now(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.RETRY_NOW)
-
-    @admin.action(description=_("Reschedule selected messages"), permissions=["reschedule"])
-    def reschedule(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.RESCHEDULE)
+    retry_now = bulk(message_actions.RETRY_NOW, _("Retry selected messages now"), "reschedule")
+    reschedule = bulk(message_actions.RESCHEDULE, _("Reschedule selected messages"), "reschedule")
+    cancel = bulk(message_actions.CANCEL, _("Cancel selected messages"), "cancel")
+    discard = bulk(message_actions.DISCARD, _("Discard selected messages"), "discard")
+    release_leases = bulk(
+        message_actions.RELEASE, _("Release the leases of selected messages"), "release", status=Message.Status.LEASED
+    )
 
     @admin.action(description=_("Edit the payload of the selected message"), permissions=["edit"])
     def edit(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
         return edit_payload(self, request, queryset, message_actions.EDIT)
-
-    @admin.action(description=_("Cancel selected messages"), permissions=["cancel"])
-    def cancel(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.CANCEL)
-
-    @admin.action(description=_("Discard selected messages"), permissions=["discard"])
-    def discard(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset, message_actions.DISCARD)
-
-    @admin.action(description=_("Release the leases of selected messages"), permissions=["release"])
-    def release_leases(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:
-        return self.perform(request, queryset.filter(status=Message.Status.LEASED), message_actions.RELEASE)
 
 
 def first_of_key(message: Message, *, using: str) -> int:

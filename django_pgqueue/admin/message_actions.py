@@ -1,26 +1,25 @@
-"""Define the actions on live messages, with their texts."""
+"""Define the actions on live messages and dead letters, with their texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
+from django.contrib.admin.models import DELETION
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from django_pgqueue import cancel, delete_dead, discard, edit, lease_release, redrive, reschedule
+from django_pgqueue.admin.base import Text
 from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
 from django_pgqueue.admin.edit_payload import PayloadAction
-from django_pgqueue.lifecycle.cancel import cancel
-from django_pgqueue.lifecycle.discard import discard
-from django_pgqueue.lifecycle.edit import edit
-from django_pgqueue.lifecycle.lease_release import lease_release
-from django_pgqueue.lifecycle.reschedule import reschedule
 
 SETTLED = ngettext_lazy("%d message was settled already.", "%d messages were settled already.")
 GONE = ngettext_lazy("%d message no longer exists.", "%d messages no longer exist.")
@@ -41,14 +40,6 @@ def with_reason(done: str) -> Callable[[Mapping[str, Any]], str]:
         return f"{done}: {reason}" if reason else f"{done}."
 
     return logged
-
-
-class DiscardForm(OptionalReasonForm):
-    kept = _("Kept with the dead letters.")
-
-
-class ReleaseForm(OptionalReasonForm):
-    kept = _("Kept with the errors of the messages.")
 
 
 class WhenForm(forms.Form):
@@ -95,7 +86,7 @@ CANCEL = Action(
     },
     left={"settled": SETTLED, "not_found": GONE},
     logged=with_reason("Cancelled"),
-    form=OptionalReasonForm,
+    form=partial(OptionalReasonForm, kept=_("Kept in the archive.")),
 )
 RETRY_NOW = Action(
     name="retry_now",
@@ -140,7 +131,7 @@ DISCARD = Action(
     done={"discarded": ngettext_lazy("%d message is discarded.", "%d messages are discarded.")},
     left=UNCHANGED,
     logged=with_reason("Discarded"),
-    form=DiscardForm,
+    form=partial(OptionalReasonForm, kept=_("Kept with the dead letters.")),
 )
 RELEASE = Action(
     name="release_leases",
@@ -163,12 +154,9 @@ RELEASE = Action(
             "%d messages had a requested cancellation, and are cancelled.",
         ),
     },
-    left={
-        "waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."),
-        **UNCHANGED,
-    },
+    left={"waiting": ngettext_lazy("%d message has no lease.", "%d messages have no lease."), **UNCHANGED},
     logged=with_reason("Lease released"),
-    form=ReleaseForm,
+    form=partial(OptionalReasonForm, kept=_("Kept with the errors of the messages.")),
 )
 
 
@@ -186,4 +174,51 @@ EDIT = PayloadAction(
     consequence=_("The message keeps its place, its attempts and its errors. A leased message cannot be edited."),
     button=_("Replace the payload"),
     run=edit_message,
+)
+
+
+def redriven_with(pk: int, payload: Any, using: str) -> tuple[bool, Text]:
+    """Redrive one dead letter with another payload. Returns whether it was done, and the text for the user."""
+    new_ids = redrive([pk], payload=payload, using=using)
+    if not new_ids:
+        return False, _("The dead letter is redriven already, or another transaction redrives it at this moment.")
+    return True, _("Redriven with another payload, as message %d.") % new_ids[pk]
+
+
+EDIT_DEAD = PayloadAction(
+    name="edit",
+    title=_("Redrive with another payload"),
+    consequence=_(
+        "A new message with this payload goes to the end of its channel, with all its attempts. The dead letter keeps "
+        "the old payload, and names the new message."
+    ),
+    button=_("Redrive"),
+    run=redriven_with,
+)
+DELETE_DEAD = Action(
+    name="delete_dead",
+    title=_("Delete dead letters for good"),
+    consequence=_(
+        "No redrive brings them back. A lake keeps what was exported before. Dead letters "
+        "that were redriven are left out."
+    ),
+    button=_("Delete for good"),
+    run=lambda ids, cleaned, using: delete_dead(ids, using=using),
+    done={"deleted": ngettext_lazy("%d dead letter is deleted.", "%d dead letters are deleted.")},
+    left={
+        "redriven": ngettext_lazy(
+            "%d dead letter was redriven, and stays.", "%d dead letters were redriven, and stay."
+        ),
+        "unexported": ngettext_lazy(
+            "%d dead letter stays until a lake has it.", "%d dead letters stay until a lake has them."
+        ),
+        "busy": ngettext_lazy(
+            "%d dead letter is unchanged: another transaction has locked it. Repeat the action.",
+            "%d dead letters are unchanged: other transactions have locked them. Repeat the action.",
+        ),
+        "not_found": ngettext_lazy("%d dead letter no longer exists.", "%d dead letters no longer exist."),
+    },
+    logged=with_reason("Deleted"),
+    form=partial(OptionalReasonForm, kept=_("Kept in the history.")),
+    flag=DELETION,
 )

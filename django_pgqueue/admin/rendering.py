@@ -41,11 +41,6 @@ def pretty_json(value: Any) -> str:
     return pre(json.dumps(value, indent=2, ensure_ascii=False, cls=DjangoJSONEncoder))
 
 
-def pretty_json_or_none(value: Any) -> str | None:
-    """Return a value as pretty_json() does, or None for NULL."""
-    return None if value is None else pretty_json(value)
-
-
 def body_preview(item: Model) -> str | None:
     """Return the size of the body and its first bytes, as text if they are text. The rest is not loaded."""
     rows = type(item)._base_manager.using(item._state.db).filter(pk=item.pk)
@@ -152,6 +147,11 @@ def number(value: object) -> str:
 def name(text: object) -> str:
     """Return a name as HTML whose line may break anywhere: it may be long and without spaces."""
     return format_html('<span class="pgqueue-name">{}</span>', text)
+
+
+def lines(first: object, second: object) -> str:
+    """Return two texts in one column, one below the other: they may be long, and other columns need the space."""
+    return format_html('<span class="pgqueue-what">{}<br>{}</span>', first, second)
 
 
 def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django import forms
@@ -15,19 +15,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import schedule_run
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.confirmation import confirm, is_confirmed
-from django_pgqueue.admin.filters import QueueFilter
-from django_pgqueue.admin.object_actions import ObjectActionsAdmin
-from django_pgqueue.admin.schedule_form import ScheduleForm
+from django_pgqueue.admin.actions import ObjectActionsAdmin
+from django_pgqueue.admin.base import Text, needs
+from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
+from django_pgqueue.admin.filters import QueueFilter, ScheduleStateFilter
+from django_pgqueue.admin.forms import ScheduleForm
 from django_pgqueue.exceptions import InvalidSchedule
 from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.schedule_run import schedule_run
 from django_pgqueue.models import Schedule, ScheduleTick
 from django_pgqueue.models.expressions import ClockTimestamp
-
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
 UPCOMING_TICKS = 5
 PAST_TICKS = 10
@@ -37,38 +35,19 @@ KINDS: dict[Any, str] = {
     ScheduleTick.TickOutcome.DROPPED: "late",
     ScheduleTick.TickOutcome.REFUSED: "bad",
 }
-
-
-class StateFilter(admin.SimpleListFilter):
-    title = _("state")
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [
-            ("enabled", _("enabled")),
-            ("disabled", _("disabled")),
-            ("failing", _("failing")),
-            ("removed", _("removed from code")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        match self.value():
-            case "enabled":
-                return queryset.filter(enabled=True, removed_at=None)
-            case "disabled":
-                return queryset.filter(enabled=False, removed_at=None)
-            case "failing":
-                return queryset.exclude(last_error="")
-            case "removed":
-                return queryset.exclude(removed_at=None)
-        return queryset
+RUN_NOW = Question(
+    "run_now",
+    _("Run schedules now"),
+    _("Each schedule enqueues a message now, even if it is disabled. Its next times stay as they are."),
+    _("Run now"),
+)
 
 
 @admin.register(Schedule)
 class ScheduleAdmin(ObjectActionsAdmin):
     form = ScheduleForm
     list_display = ["name_shown", "when", "next_shown", "state", "what", "last_fired_at"]
-    list_filter = [StateFilter, QueueFilter]
+    list_filter = [ScheduleStateFilter, QueueFilter]
     list_per_page = 50
     search_fields = ["name", "handler"]
     sortable_by = ["name_shown", "what", "next_shown", "last_fired_at"]
@@ -107,17 +86,11 @@ class ScheduleAdmin(ObjectActionsAdmin):
         # Save only the edited fields, because the schedule may have fired since the form was opened.
         obj.save(using=alias(None), update_fields=form.changed_data if change else None)
 
-    def has_run_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("pgqueue.run_schedule")
-
-    @admin.display(description=_("name"), ordering="name")
-    def name_shown(self, schedule: Schedule) -> str:
-        return rendering.name(schedule.name)
+    has_run_permission = needs("run_schedule")
 
     @admin.display(description=_("handler, channel"), ordering="handler")
     def what(self, schedule: Schedule) -> str:
-        """Return handler and channel in one column, because names may be long."""
-        return format_html('<span class="pgqueue-what">{}<br>{}</span>', schedule.handler, self.channel_shown(schedule))
+        return rendering.lines(schedule.handler, self.channel_shown(schedule))
 
     @admin.display(description=_("its channel"))
     def channel_shown(self, schedule: Schedule) -> str:
@@ -200,8 +173,8 @@ class ScheduleAdmin(ObjectActionsAdmin):
             parts.append(tick.error)
         return format_html('<span class="quiet">{}</span>', " · ".join(str(part) for part in parts))
 
-    def actions_on(self, item: Schedule) -> dict[str, StrOrPromise]:
-        run: dict[str, StrOrPromise] = {"run_now": _("Run now")}
+    def actions_on(self, item: Schedule) -> dict[str, Text]:
+        run: dict[str, Text] = {"run_now": _("Run now")}
         if item.removed_at:
             return run
         return run | ({"disable": _("Disable")} if item.enabled else {"enable": _("Enable")})
@@ -213,17 +186,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
         Warns of the schedules that enqueued nothing. Returns the confirmation page, or None when done.
         """
         if not is_confirmed(request):
-            return confirm(
-                self,
-                request,
-                queryset,
-                action="run_now",
-                title=_("Run schedules now"),
-                consequence=_(
-                    "Each schedule enqueues a message now, even if it is disabled. Its next times stay as they are."
-                ),
-                button=_("Run now"),
-            )
+            return confirm(self, request, queryset, RUN_NOW)
         made: list[int] = []
 
         def act(schedule: Schedule) -> str:
@@ -243,20 +206,20 @@ class ScheduleAdmin(ObjectActionsAdmin):
     @admin.action(description=_("Enable selected schedules"), permissions=["change"])
     def enable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Enable the schedules that are disabled."""
-        done = self.switch(request, queryset.filter(enabled=False), True, _("Enabled."))
+        done = self.switch(request, queryset, True, _("Enabled."))
         self.show_count(request, ngettext("%d schedule is enabled.", "%d schedules are enabled.", done), done)
 
     @admin.action(description=_("Disable selected schedules"), permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         """Disable the schedules that are enabled."""
-        done = self.switch(request, queryset.filter(enabled=True), False, _("Disabled."))
+        done = self.switch(request, queryset, False, _("Disabled."))
         self.show_count(request, ngettext("%d schedule is disabled.", "%d schedules are disabled.", done), done)
 
-    def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: StrOrPromise) -> int:
+    def switch(self, request: HttpRequest, queryset: QuerySet[Schedule], enabled: bool, text: Text) -> int:
         """Set ``enabled`` of the schedules and write ``text`` to the admin's log. Returns how many were changed."""
 
-        def act(schedule: Schedule) -> str:
+        def act(schedule: Schedule) -> Text:
             Schedule.objects.using(queryset.db).filter(pk=schedule.pk).update(enabled=enabled)
-            return str(text)
+            return text
 
-        return len(self.apply(request, queryset, act, using=queryset.db))
+        return len(self.apply(request, queryset.exclude(enabled=enabled), act, using=queryset.db))

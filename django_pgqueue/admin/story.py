@@ -1,4 +1,5 @@
-"""Show one message's story, the newest step first: its outcome or holder, each failed attempt, and its enqueue."""
+"""Show one message's story, the newest step first: its outcome or holder, each failed attempt, and its enqueue; and
+read its history: the dead letters that it comes from, and the messages that follow it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from django.utils.translation import gettext as _
 from django_pgqueue.admin import rendering
 from django_pgqueue.conf import settings
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.sql.call import call
 
 KINDS: dict[Any, str] = {
     ArchivedMessage.ArchiveOutcome.COMPLETED: "good",
@@ -26,7 +28,38 @@ KINDS: dict[Any, str] = {
 }
 # Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+MOST_REDRIVES = 50
 SHOWN_KEYS = ("attempt", "leased_at", "started_at", "at", "worker", "type", "message", "traceback", "sealed")
+
+# Backwards by redriven_from, forwards by redriven_to, and where each of them is now; by the keys of the tables.
+REDRIVES = """
+WITH RECURSIVE before (id, step) AS (
+    SELECT %s::bigint, -1
+    UNION ALL
+    SELECT d.redriven_from, b.step - 1
+    FROM before AS b
+    JOIN pgqueue_dead_letter AS d ON d.id = b.id
+    WHERE d.redriven_from IS NOT NULL AND b.step > -%s
+),
+since (id, step) AS (
+    SELECT %s::bigint, 1
+    UNION ALL
+    SELECT d.redriven_to, s.step + 1
+    FROM since AS s
+    JOIN pgqueue_dead_letter AS d ON d.id = s.id
+    WHERE d.redriven_to IS NOT NULL AND s.step < %s
+)
+SELECT f.id, f.step,
+    CASE
+        WHEN EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = f.id) THEN 'message'
+        WHEN EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = f.id) THEN 'deadletter'
+        WHEN EXISTS (SELECT FROM pgqueue_archived_message AS a WHERE a.id = f.id) THEN 'archivedmessage'
+        ELSE ''
+    END
+FROM (SELECT b.id, b.step FROM before AS b UNION ALL SELECT s.id, s.step FROM since AS s) AS f
+WHERE f.id IS NOT NULL
+ORDER BY f.step
+"""
 
 AnyMessage = Message | ArchivedMessage | DeadLetter
 
@@ -141,3 +174,22 @@ def trace_link(item: AnyMessage) -> str:
         return ""
     address = settings.TRACE_URL.replace("{trace_id}", parent[1]).replace("{span_id}", parent[2])
     return format_html('<a href="{}">{}</a>', address, _("trace"))
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveEntry:
+    """Hold one message of the history. ``step``: -1 the one before, 1 the next one. ``model``: the admin's name of its
+    table; empty if retention has dropped it."""
+
+    id: int
+    step: int
+    model: str
+
+
+def redrive_history(redriven_from: int | None, redriven_to: int | None, *, using: str) -> list[RedriveEntry]:
+    """Return the other messages of the history, the earliest first; at most 50 in each direction."""
+    if redriven_from is None and redriven_to is None:
+        return []
+    return [
+        RedriveEntry(*row) for row in call(using, REDRIVES, (redriven_from, MOST_REDRIVES, redriven_to, MOST_REDRIVES))
+    ]

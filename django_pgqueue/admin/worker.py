@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
-from django.db.models import ExpressionWrapper, F, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import MAX_BIGINT, ReadOnlyAdmin
+from django_pgqueue.admin.actions import PausableAdmin
+from django_pgqueue.admin.base import MAX_BIGINT, ReadOnlyAdmin, column
 from django_pgqueue.admin.confirmation import ReasonForm
-from django_pgqueue.admin.pausable import PausableAdmin
+from django_pgqueue.admin.filters import ChoiceFilter
 from django_pgqueue.conf import settings
 from django_pgqueue.models import Message, Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.models.fields import Span
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
 KINDS: dict[Any, str] = {Worker.State.STARTING: "late", Worker.State.RUNNING: "good", Worker.State.STOPPING: "late"}
-
-
 TOTALS = {
     "completed": _("completed"),
     "deferred": _("deferred"),
@@ -43,76 +38,49 @@ def lasting(value: object) -> str:
     return str(rendering.seconds_text(value)) if isinstance(value, int | float) else "-"
 
 
-class AliveFilter(admin.SimpleListFilter):
-    title = _("alive")
-    parameter_name = "alive"
+def pause(name: str, *, reason: str, until: None, using: str) -> None:
+    """Pause a worker; a pause that it has keeps its beginning."""
+    row = Worker.objects.using(using).filter(pk=name)
+    row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
 
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, StrOrPromise]]:
-        return [("yes", _("alive")), ("no", _("silent"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        match self.value():
-            case "yes":
-                return queryset.filter(silent_for__lte=settings.LEASE)
-            case "no":
-                return queryset.filter(silent_for__gt=settings.LEASE)
-        return queryset
+def resume(name: str, *, using: str) -> None:
+    """End the pause of a worker."""
+    Worker.objects.using(using).filter(pk=name).update(paused_at=None, pause_reason="")
+
+
+class AliveFilter(ChoiceFilter):
+    title, parameter_name = _("alive"), "alive"
+    options = {"yes": (_("alive"), Q(is_alive=True)), "no": (_("silent"), Q(is_alive=False))}
 
 
 @admin.register(Worker)
 class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     """Show workers. One that was silent for longer than LEASE has lost its messages: they are delivered to others."""
 
-    list_display = [
-        "name_shown",
-        "alive",
-        "state_now",
-        "queues_shown",
-        "busy",
-        "heartbeat",
-        "memory",
-        "started",
-        "version",
-    ]
+    list_display = ["name_shown", "alive", "state_now", "queues_shown", "busy", "heartbeat", "memory", "started"]
+    list_display += ["version"]
     list_filter = [AliveFilter]
     search_fields = ["name"]
     sortable_by = ["name_shown", "started"]
     actions = ["pause", "resume"]
+    verbs = {"pause": pause, "resume": resume}
     pause_form = ReasonForm
     pause_consequence = _("They take no more messages until you resume them, and finish the messages that they have.")
-    fields = [
-        "name",
-        "alive",
-        "state_now",
-        "supervisor",
-        "hostname",
-        "pid",
-        "queues_shown",
-        "concurrency",
-        "held",
-        "running_shown",
-        "totals_shown",
-        "memory",
-        "version",
-        "started_at",
-        "heartbeat_at",
-        "paused_at",
-        "pause_reason",
-    ]
+    fields = ["name", "alive", "state_now", "supervisor", "hostname", "pid", "queues_shown", "concurrency", "held"]
+    fields += ["running_shown", "totals_shown", "memory", "version", "started_at", "heartbeat_at"]
+    fields += ["paused_at", "pause_reason"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         # Use the clock that wrote heartbeat_at; this host's may be wrong.
         age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=Span())
-        found: QuerySet[Worker] = super().get_queryset(request).annotate(silent_for=age)
+        is_alive = ExpressionWrapper(Q(silent_for__lte=settings.LEASE), output_field=BooleanField())
+        found: QuerySet[Worker] = super().get_queryset(request).annotate(silent_for=age, is_alive=is_alive)
         return found
-
-    @admin.display(description=_("name"), ordering="name")
-    def name_shown(self, worker: Worker) -> str:
-        return rendering.name(worker.name)
 
     @admin.display(description=_("alive"), boolean=True)
     def alive(self, worker: Any) -> bool:
-        return bool(worker.silent_for <= settings.LEASE)
+        return bool(worker.is_alive)
 
     @admin.display(description=_("queues"))
     def queues_shown(self, worker: Worker) -> str:
@@ -133,9 +101,8 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
         running = len(worker.running) if isinstance(worker.running, list) else 0
         return f"{running}\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}{worker.concurrency}"
 
-    @admin.display(description=_("started"), ordering="started_at")
-    def started(self, worker: Worker) -> str:
-        return rendering.at(worker.started_at)
+    started = column(_("started"), lambda worker: rendering.at(worker.started_at), ordering="started_at")
+    heartbeat = column(_("last heartbeat"), lambda worker: _("%s ago") % rendering.duration(worker.silent_for))
 
     @admin.display(description=_("messages"))
     def held(self, worker: Worker) -> str:
@@ -185,14 +152,3 @@ class WorkerAdmin(PausableAdmin, ReadOnlyAdmin):
     @admin.display(description=_("memory"))
     def memory(self, worker: Worker) -> str:
         return "-" if worker.memory_bytes is None else filesizeformat(worker.memory_bytes)
-
-    @admin.display(description=_("last heartbeat"))
-    def heartbeat(self, worker: Any) -> str:
-        return _("%s ago") % rendering.duration(worker.silent_for)
-
-    def pause_one(self, item: Worker, reason: str, *, until: datetime | None, using: str) -> None:
-        row = Worker.objects.using(using).filter(pk=item.pk)
-        row.update(paused_at=Coalesce("paused_at", ClockTimestamp()), pause_reason=reason)
-
-    def resume_one(self, item: Worker, *, using: str) -> None:
-        Worker.objects.using(using).filter(pk=item.pk).update(paused_at=None, pause_reason="")

@@ -5,9 +5,8 @@ classes of `stylesheet()`; light and dark follow the reader's settings. All text
 names may come from outside.
 """
 
-from django_pgqueue.charts.frame import text
+from django_pgqueue.charts.frame import stylesheet, text
 from django_pgqueue.charts.plots import Series, bars, line_plot, meter, sparkline, stack
 from django_pgqueue.charts.scale import value_text
-from django_pgqueue.charts.stylesheet import stylesheet
 
 __all__ = ["Series", "bars", "line_plot", "meter", "sparkline", "stack", "stylesheet", "text", "value_text"]

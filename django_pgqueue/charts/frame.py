@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
+from importlib.resources import files
 from zlib import crc32
 
 from django_pgqueue.charts import times as axis_of_time
@@ -16,6 +17,11 @@ WIDTH_PX, HEIGHT_PX = 760, 240
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 10, 36
 # Control characters, and those that turn the direction of the text around them.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def stylesheet() -> str:
+    """Return the CSS of the charts: a static file for pages of Django, text for a page that stands alone."""
+    return files("django_pgqueue").joinpath("static/django_pgqueue/charts.css").read_text(encoding="utf-8")
 
 
 def text(value: object, longest: int | None = None) -> str:
@@ -84,11 +90,15 @@ class Frame:
         return "".join(columns)
 
 
-def svg(title: str, description: str, inside: str, *, height: float = HEIGHT_PX, width: float = WIDTH_PX) -> str:
+def svg(
+    title: str, description: str, inside: str, *, height: float = HEIGHT_PX, width: float = WIDTH_PX, style: str = ""
+) -> str:
     """Return an SVG of this size in pixels, whose title and description screen readers read."""
+    styled = f'class="{style}" ' if style else ""
+    size = f"{coordinate(width)} {coordinate(height)}"
     name = f"pgq{crc32((title + description + inside).encode('utf-8', 'replace')):08x}"
     return (
-        f'<svg role="img" viewBox="0 0 {coordinate(width)} {coordinate(height)}" aria-labelledby="{name}t {name}d">'
+        f'<svg {styled}role="img" viewBox="0 0 {size}" aria-labelledby="{name}t {name}d">'
         f'<title id="{name}t">{text(title)}</title><desc id="{name}d">{text(description)}</desc>{inside}</svg>'
     )
 

@@ -191,8 +191,7 @@ def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count"
     dot = f'<circle class="pgq-dot pgq-1" cx="{coordinate(x)}" cy="{coordinate(y)}" r="2.5"/>'
     inside = f'<path class="pgq-line pgq-1" d="M{path}"/>{dot}'
     description = f"Last {value_text(known[-1][1], kind)}, largest {value_text(top, kind)}."
-    drawn = svg(title, description, inside, height=height, width=width)
-    return drawn.replace("<svg ", '<svg class="pgq-sparkline" ', 1)
+    return svg(title, description, inside, height=height, width=width, style="pgq-sparkline")
 
 
 def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
@@ -203,5 +202,5 @@ def meter(title: str, share: float, *, style: str = "pgq-1") -> str:
     if filled:
         length = coordinate(max(2.0, filled))
         inside += f'<rect class="pgq-area {style}" width="{length}" height="{coordinate(height)}" rx="2"/>'
-    drawn = svg(title, f"{value_text(share, 'share')} used.", inside, height=height, width=width)
-    return drawn.replace("<svg ", '<svg class="pgq-meter" ', 1)
+    used = f"{value_text(share, 'share')} used."
+    return svg(title, used, inside, height=height, width=width, style="pgq-meter")

@@ -7,31 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # The seconds of a unit, its name, and the value (in seconds) up to which it is used.
-UNITS = [
-    (1e-3, "ms", 1.0),
-    (1.0, "s", 90.0),
-    (60.0, "min", 7200.0),
-    (3600.0, "h", 172_800.0),
-    (86400.0, "d", math.inf),
-]
+UNITS = [(1e-3, "ms", 1.0), (1.0, "s", 90.0), (60.0, "min", 7200.0), (3600.0, "h", 172_800.0), (86400.0, "d", math.inf)]
 MAGNITUDES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
 SCALE_TICKS = 4
 # Round times for a logarithmic axis, in seconds, from a microsecond to decades.
-ROUND_TIMES = (
-    1e-6,
-    1e-5,
-    1e-4,
-    1e-3,
-    0.01,
-    0.1,
-    1.0,
-    10.0,
-    60.0,
-    600.0,
-    3600.0,
-    36e3,
-    *(3456 * 10.0**n for n in range(2, 10)),
-)
+DECADES = (3456 * 10.0**n for n in range(2, 10))
+ROUND_TIMES = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36e3, *DECADES)
 # If the largest value is more than this many times the median, a linear scale would hide the usual ones.
 LOG_FROM_FACTOR = 50.0
 

@@ -14,9 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqueue, enqueue_many, pop
+from django_pgqueue.admin.base import CappedCount, CappedPaginator
+from django_pgqueue.admin.counts import live_counts
 from django_pgqueue.admin.filters import ActiveChannelFilter
-from django_pgqueue.admin.live_counts import live_counts
-from django_pgqueue.admin.paginator import CappedCount, CappedPaginator
 from django_pgqueue.models import (
     ArchivedMessage,
     Channel,

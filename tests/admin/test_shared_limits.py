@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_pgqueue import Limit, dequeue, enqueue, limit_pause, limit_set
 from django_pgqueue import limits as declarations
-from django_pgqueue.admin import limit_usage
+from django_pgqueue.admin import counts
 from django_pgqueue.models import Message, SharedLimit
 from tests.admin.conftest import act, address, logged, notices
 from tests.support.cases import cases
@@ -34,7 +34,7 @@ def words(html: str) -> str:
 
 
 def handlers_of(limit: int) -> list[str]:
-    return limit_usage.handlers_of_limit(limit, using="default")
+    return counts.handlers_of_limit(limit, using="default")
 
 
 def posted(**changed: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_the_list_shows_places_cost_tokens_and_what_waits(page: Pages) -> None:
 
 
 def test_counts_stop_at_their_bound(page: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_usage, "MOST_COUNTED", 3)
+    monkeypatch.setattr(counts, "MOST_COUNTED", 3)
     limit_set("stripe", max_concurrency=1)
     for _ in range(9):
         enqueue("h", limits=["stripe"])

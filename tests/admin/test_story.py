@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, redrive, retry, sweep
-from django_pgqueue.admin.redrive_history import RedriveEntry, redrive_history
+from django_pgqueue.admin.story import RedriveEntry, redrive_history
 from django_pgqueue.models import DeadLetter
 from tests.admin.conftest import Page, address, make_dead
 from tests.support.cases import cases

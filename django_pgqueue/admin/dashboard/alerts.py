@@ -58,13 +58,8 @@ def alerts(
     found = [*of_freshness(fresh)]
     for queue in queues:
         found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
-    found += [
-        *of_limits(limited),
-        *of_shared_limits(shared),
-        *of_held_channels(held),
-        *of_breakers(breakers, fresh.now),
-    ]
-    found += [*worker_alerts(workers), *of_schedules(schedules)]
+    found += [*of_limits(limited), *of_shared_limits(shared), *of_held_channels(held)]
+    found += [*of_breakers(breakers, fresh.now), *worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
 
 
@@ -145,12 +140,11 @@ def of_limits(limited: LimitedChannels | None) -> Iterator[Alert]:
         "most": limited.max_concurrency,
         "ready": f"{limited.ready:,}",
     }
-    if limited.count > 1:
-        more = limited.count - 1
-        sentence += " " + ngettext("So is %s other channel.", "So are %s other channels.", more) % f"{more:,}"
-    else:
+    if limited.count == 1:
         yield Alert(LATE, sentence, "channel_named", {"queue": limited.queue, "channel": limited.name})
         return
+    more = limited.count - 1
+    sentence += " " + ngettext("So is %s other channel.", "So are %s other channels.", more) % f"{more:,}"
     yield Alert(LATE, sentence, "dashboard_changelist", {"queue": limited.queue, "order": "limits"})
 
 

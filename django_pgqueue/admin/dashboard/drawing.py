@@ -20,11 +20,6 @@ def drawn(svg: str) -> SafeString:
     return mark_safe(svg)
 
 
-def short_number(value: int) -> str:
-    """Return a number as the charts label it: 1,234 or 12.3k."""
-    return charts.value_text(float(value))
-
-
 def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -> str:
     """Return a number that links to its rows; zero has no link."""
     if not value:
@@ -33,7 +28,7 @@ def linked(link: Link, value: int, page: str, kind: str = "", **query: object) -
         '<span class="pgqueue-{}" title="{}">{}</span>',
         kind or "plain",
         f"{value:,}",
-        link(short_number(value), page, **query),
+        link(charts.value_text(float(value)), page, **query),
     )
 
 
@@ -73,9 +68,8 @@ def saturation(channel: ChannelFigures, spans: Spans) -> str:
     if channel.max_size:
         meters.append(limit_meter(_("held"), channel.backlog.live, channel.max_size))
     if channel.release_interval:
-        meters.append(
-            limit_meter(_("per hour"), spans.hour.settled, 3600 / channel.release_interval.total_seconds(), full="late")
-        )
+        most = 3600 / channel.release_interval.total_seconds()
+        meters.append(limit_meter(_("per hour"), spans.hour.settled, most, full="late"))
     return format_html("{}" * len(meters), *meters) if meters else format_html('<span class="quiet">{}</span>', "–")
 
 
@@ -92,20 +86,21 @@ def limit_meter(what: str, value: float, limit: float, *, full: str = "bad") -> 
     )
 
 
+def charts_of(line: Timeline, settled: str, waited: str) -> list[SafeString]:
+    """Return the charts of settled messages and of waiting times, with these titles."""
+    return [settled_chart(settled, line), waiting_chart(waited, line)]
+
+
 def settled_chart(title: str, line: Timeline) -> SafeString:
     """Return the chart of settled messages."""
-
-    def column(place: int) -> list[float | None]:
-        if not line.rows:  # An empty chart says that there is nothing; zeros would draw its axes.
-            return [None] * len(line.times)
-        return [line.rows[time][place] or 0 if time in line.rows else 0 for time in line.times]
-
+    # An empty chart says that there is nothing; zeros would draw its axes.
+    columns = line.columns(0 if line.rows else None)
     series = [
-        charts.Series(_("completed"), column(0), "pgq-2"),
-        charts.Series(_("cancelled"), column(1), "pgq-rest"),
-        charts.Series(_("dead"), column(2), "pgq-bad"),
+        charts.Series(_("completed"), columns[0], "pgq-2"),
+        charts.Series(_("cancelled"), columns[1], "pgq-rest"),
+        charts.Series(_("dead"), columns[2], "pgq-bad"),
     ]
-    retries = charts.Series(_("failed attempts"), column(3), "pgq-over")
+    retries = charts.Series(_("failed attempts"), columns[3], "pgq-over")
     notes = {1: _("by the minute, UTC"), 60: _("by the hour, UTC")}
     note = notes.get(line.minutes) or _("by %d minutes, UTC") % line.minutes
     return drawn(charts.stack(title, line.times, series, line=retries, note=note))
@@ -113,11 +108,8 @@ def settled_chart(title: str, line: Timeline) -> SafeString:
 
 def waiting_chart(title: str, line: Timeline) -> SafeString:
     """Return the chart of waiting times."""
-
-    def column(place: int) -> list[float | None]:
-        return [line.rows[time][place] if time in line.rows else None for time in line.times]
-
-    series = [charts.Series("p50", column(4), "pgq-p50"), charts.Series("p95", column(5), "pgq-p99")]
+    columns = line.columns()
+    series = [charts.Series("p50", columns[4], "pgq-p50"), charts.Series("p95", columns[5], "pgq-p99")]
     note = _("from due to the start of the handler")
     return drawn(charts.line_plot(title, line.times, series, kind="seconds", band=(0, 1), note=note))
 

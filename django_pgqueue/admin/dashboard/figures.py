@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_pgqueue.admin.counts import LiveCounts
 from django_pgqueue.admin.dashboard.spans import floored
-from django_pgqueue.admin.filters import QUEUES
 from django_pgqueue.conf import settings
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.sql.call import call
@@ -131,21 +131,12 @@ class Freshness:
 
 
 @dataclass(frozen=True, slots=True)
-class BacklogCounts:
-    """Hold the numbers of messages by state; ``waiting_for_…``: those that wait for a full shared limit, or for their
-    order key. ``dead``: not redriven. ``oldest_at``: since when the oldest is ready."""
+class BacklogCounts(LiveCounts):
+    """Hold the numbers of messages by state, as measured. ``dead``: not redriven. ``oldest_at``: since when the oldest
+    is ready."""
 
-    ready: int
-    leased: int
-    scheduled: int
-    waiting_for_limit: int
-    waiting_for_order_key: int
     dead: int
     oldest_at: datetime | None
-
-    @property
-    def live(self) -> int:
-        return self.ready + self.leased + self.scheduled + self.waiting_for_limit + self.waiting_for_order_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +221,6 @@ class ScheduleFigures:
 def read_freshness(*, using: str) -> Freshness:
     """Return the database's clock, and when maintenance last measured and counted."""
     return Freshness(*call(using, MEASURED)[0])
-
-
-def shown_queue_names(*, using: str) -> list[str]:
-    """Return the names of the first MOST_NAMES queues."""
-    return [name for (name,) in call(using, QUEUES, (MOST_NAMES,))]
 
 
 def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -10,17 +11,18 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import Link, ReadOnlyAdmin, breadcrumbs
+from django_pgqueue.admin.base import Link, ReadOnlyAdmin
+from django_pgqueue.admin.counts import STATES
 from django_pgqueue.admin.dashboard import drawing, figures, spans
-from django_pgqueue.admin.dashboard.alerts import Alert, alerts, lateness
-from django_pgqueue.admin.dashboard.asked import Asked
+from django_pgqueue.admin.dashboard.alerts import alerts, lateness
 from django_pgqueue.admin.dashboard.figures import (
+    ORDERS,
     BacklogCounts,
     ChannelFigures,
     Freshness,
@@ -29,6 +31,7 @@ from django_pgqueue.admin.dashboard.figures import (
     WorkerFigures,
 )
 from django_pgqueue.admin.dashboard.spans import Spans
+from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
 from django_pgqueue.lifecycle.database import alias
@@ -44,6 +47,35 @@ MOST_ALERTS = 12
 MOST_COUNTED = 1_000
 MOST_BREAKERS = 100
 PART = "X-Pgqueue-Part"
+MOST_PAGES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold the choices of a request. ``name``: a part of channels' names. ``page``: the page of channels, from 0."""
+
+    queue: str | None
+    name: str
+    order: str
+    page: int
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Asked:
+        """Read the choices from the query string. A wrong value becomes the default."""
+        # PostgreSQL has no text with NUL.
+        given = {key: request.GET.get(key, "").replace("\0", "").strip() for key in ("queue", "q", "order", "p")}
+        page = given["p"]
+        return cls(
+            queue=given["queue"] or None,
+            name=given["q"][:200],
+            order=given["order"] if given["order"] in ORDERS else "backlog",
+            page=min(int(page), MOST_PAGES) if page.isascii() and page.isdigit() and len(page) < 6 else 0,
+        )
+
+    def address(self, **changed: object) -> str:
+        """Return the address with the same choices except the given ones; the first page, unless another is chosen."""
+        chosen = {"queue": self.queue, "q": self.name, "order": self.order, **changed}
+        return "?" + urlencode({key: str(value) for key, value in chosen.items() if value})
 
 
 @admin.register(Dashboard)
@@ -63,21 +95,8 @@ class DashboardAdmin(ReadOnlyAdmin):
         context = self.figures(request, asked) | {"asked": asked}
         if request.headers.get(PART):
             return TemplateResponse(request, "admin/pgqueue/dashboard_part.html", context)
-        site = self.admin_site.each_context(request)
-        app = reverse("admin:app_list", args=[self.opts.app_label], current_app=self.admin_site.name)
-        return TemplateResponse(
-            request,
-            "admin/pgqueue/dashboard.html",
-            {
-                **site,
-                **context,
-                **breadcrumbs((app, self.opts.app_config.verbose_name)),
-                "title": _("Dashboard"),
-                "opts": self.opts,
-                "media": self.media,
-                **(extra_context or {}),
-            },
-        )
+        more = {"title": _("Dashboard"), **(extra_context or {})}
+        return self.page(request, "dashboard", self.app_trail(), **context, **more)
 
     def figures(self, request: HttpRequest, asked: Asked) -> dict[str, Any]:
         """Read all that the page shows, in one bounded transaction, and return the template's variables.
@@ -88,19 +107,14 @@ class DashboardAdmin(ReadOnlyAdmin):
         link = self.link_for(request)
         with bounded_read(using, seconds=STATEMENT_SECONDS):
             fresh = figures.read_freshness(using=using)
-            names = figures.shown_queue_names(using=using)
+            names = queue_names(figures.MOST_NAMES, using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
             queues = figures.queue_figures(shown, using=using)
             of_queues = spans.spans([(queue.name, None) for queue in queues], fresh.now, using=using)
             hour = spans.timeline(asked.queue, fresh.now, 1, spans.HOUR, using=using)
             day = spans.timeline(asked.queue, fresh.now, 10, spans.DAY, using=using)
             channels, more = figures.channel_figures(
-                queue=asked.queue,
-                name=asked.name,
-                order=asked.order,
-                page=asked.page,
-                now=fresh.now,
-                using=using,
+                queue=asked.queue, name=asked.name, order=asked.order, page=asked.page, now=fresh.now, using=using
             )
             of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
             limited = figures.limited_channels(asked.queue, using=using)
@@ -112,7 +126,10 @@ class DashboardAdmin(ReadOnlyAdmin):
         found = alerts(fresh, queues, of_queues, limited, shared, held, guarded, workers, schedules)
         now = fresh.now
         return {
-            "alerts": [self.alert(alert, link) for alert in found[:MOST_ALERTS]],
+            "alerts": [
+                rendering.badge(link(alert.text, alert.page, **alert.query), alert.kind)
+                for alert in found[:MOST_ALERTS]
+            ],
             "more_alerts": max(0, len(found) - MOST_ALERTS),
             "bad": sum(alert.kind == "bad" for alert in found),
             "measured": None if fresh.measured_at is None else rendering.duration(now - fresh.measured_at),
@@ -127,10 +144,8 @@ class DashboardAdmin(ReadOnlyAdmin):
             ],
             "left_out": len(shown) - len(queues),
             "charts": [
-                drawing.settled_chart(_("Settled in the last hour"), hour),
-                drawing.waiting_chart(_("Waited, last hour"), hour),
-                drawing.settled_chart(_("Settled in the last day"), day),
-                drawing.waiting_chart(_("Waited, last day"), day),
+                *drawing.charts_of(hour, _("Settled in the last hour"), _("Waited, last hour")),
+                *drawing.charts_of(day, _("Settled in the last day"), _("Waited, last day")),
             ],
             "channels": [
                 self.channel_row(row, of_channels.get((row.queue, row.name), Spans()), fresh, link) for row in channels
@@ -156,11 +171,6 @@ class DashboardAdmin(ReadOnlyAdmin):
         }
         return [{"text": text, "value": order, "chosen": order == asked.order} for order, text in texts.items()]
 
-    def alert(self, alert: Alert, link: Link) -> str:
-        """Return an alert as a badge, with a link to its list if it has one."""
-        text = link(alert.text, alert.page, **alert.query) if alert.page else alert.text
-        return rendering.badge(text, alert.kind)
-
     def age(self, backlog: BacklogCounts, fresh: Freshness) -> str:
         """Return how long the oldest ready message has been due, in the colour of its lateness."""
         if backlog.oldest_at is None:
@@ -177,13 +187,12 @@ class DashboardAdmin(ReadOnlyAdmin):
 
         ``live`` filters the list of messages, ``dead`` the list of dead letters, which knows a channel by its name.
         """
-        return {
-            "ready": drawing.linked(link, backlog.ready, "message_changelist", **live, status__exact=1),
-            "leased": drawing.linked(link, backlog.leased, "message_changelist", **live, status__exact=2),
-            "scheduled": drawing.linked(link, backlog.scheduled, "message_changelist", **live, waits_for="time"),
-            "limited": drawing.linked(link, backlog.waiting_for_limit, "message_changelist", **live, waits_for="limit"),
-            "keyed": drawing.linked(link, backlog.waiting_for_order_key, "message_changelist", **live, waits_for="key"),
-            "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no"),
+        cells = {
+            name: drawing.linked(link, getattr(backlog, name), "message_changelist", **live, **query)
+            for name, query in STATES.items()
+        }
+        return cells | {
+            "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no")
         }
 
     def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any], *, waits: bool) -> dict[str, str]:
@@ -191,19 +200,15 @@ class DashboardAdmin(ReadOnlyAdmin):
 
         ``waits``: dead letters wait for a redrive, so their number is marked.
         """
+        hour, day, archive, letters = found.hour, found.day, "archivedmessage_changelist", "deadletter_changelist"
+        kind = "is-bad" if waits else "plain"
         return {
-            "done": drawing.linked(
-                link, found.hour.settled - found.hour.dead, "archivedmessage_changelist", **chosen, age="hour"
-            ),
-            "done_day": drawing.linked(
-                link, found.day.settled - found.day.dead, "archivedmessage_changelist", **chosen, age="day"
-            ),
-            "errors": drawing.linked(
-                link, found.hour.dead, "deadletter_changelist", "is-bad" if waits else "plain", **chosen, age="hour"
-            ),
-            "errors_day": drawing.linked(link, found.day.dead, "deadletter_changelist", **chosen, age="day"),
-            "waits": drawing.times(found.hour, found.day, "wait"),
-            "runs": drawing.times(found.hour, found.day, "run"),
+            "done": drawing.linked(link, hour.settled - hour.dead, archive, **chosen, age="hour"),
+            "done_day": drawing.linked(link, day.settled - day.dead, archive, **chosen, age="day"),
+            "errors": drawing.linked(link, hour.dead, letters, kind, **chosen, age="hour"),
+            "errors_day": drawing.linked(link, day.dead, letters, **chosen, age="day"),
+            "waits": drawing.times(hour, day, "wait"),
+            "runs": drawing.times(hour, day, "run"),
         }
 
     def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
@@ -225,17 +230,11 @@ class DashboardAdmin(ReadOnlyAdmin):
     def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
         """Return the cells of a channel, whose name links to the tenant's page."""
         chosen = {"queue": row.queue, "channel": row.name}
-        state = (
-            rendering.badge(_("paused"), "late")
-            if row.paused
-            else rendering.badge(_("released"), "late")
-            if row.released
-            else ""
-        )
+        state = _("paused") if row.paused else _("released") if row.released else ""
         return {
             "name": link(row.name, "channel_tenant", row.id),
             "queue": row.queue,
-            "state": state,
+            "state": rendering.badge(state, "late") if state else "",
             "oldest": self.age(row.backlog, fresh),
             "limits": drawing.saturation(row, found),
             "course": drawing.course(_("settled by the hour, last day"), found),
@@ -251,13 +250,10 @@ class DashboardAdmin(ReadOnlyAdmin):
             state = rendering.badge(_("paused"), "late")
         else:
             state = rendering.badge(worker.state, "good" if worker.state == "running" else "late")
+        shown = '{}\N{NO-BREAK SPACE}<span class="quiet">{}</span>'
         running = [
-            format_html(
-                '{}\N{NO-BREAK SPACE}<span class="quiet">{}</span>',
-                link(f"#{message}", "message_change", message),
-                rendering.seconds_text(since),
-            )
-            for message, since in worker.running[: figures.MOST_SHOWN_RUNNING]
+            format_html(shown, link(f"#{pk}", "message_change", pk), rendering.seconds_text(since))
+            for pk, since in worker.running[: figures.MOST_SHOWN_RUNNING]
         ]
         return {
             "name": link(worker.name, "worker_change", worker.name),
@@ -274,13 +270,8 @@ class DashboardAdmin(ReadOnlyAdmin):
         if schedule.next is None:
             coming = "–"
         elif schedule.next < 0:
-            coming = (
-                format_html(
-                    '<span class="pgqueue-is-bad">{}</span>', _("due for %s") % rendering.seconds_text(-schedule.next)
-                )
-                if schedule.next < -60
-                else _("now")
-            )
+            late = _("due for %s") % rendering.seconds_text(-schedule.next)
+            coming = format_html('<span class="pgqueue-is-bad">{}</span>', late) if schedule.next < -60 else _("now")
         else:
             coming = _("in %s") % rendering.seconds_text(schedule.next)
         return {
@@ -288,7 +279,5 @@ class DashboardAdmin(ReadOnlyAdmin):
             "when": schedule.cron or _("every %s") % rendering.duration(schedule.every or timedelta(0)),
             "next": coming,
             "last": drawing.ago(schedule.last),
-            "state": rendering.badge(_("failing"), "bad")
-            if schedule.failing
-            else rendering.badge(_("enabled"), "good"),
+            "state": rendering.badge(*((_("failing"), "bad") if schedule.failing else (_("enabled"), "good"))),
         }

@@ -115,7 +115,11 @@ class Timeline:
 
     times: list[datetime]
     minutes: int
-    rows: dict[datetime, tuple[int, int, int, int, float | None, float | None]]
+    rows: dict[datetime, Sequence[float | None]]
+
+    def columns(self, missing: float | None = None) -> list[list[float | None]]:
+        """Return the six columns, each with a value for each bucket; ``missing`` for a bucket without a row."""
+        return [[self.rows[time][place] if time in self.rows else missing for time in self.times] for place in range(6)]
 
 
 def floored(moment: datetime, minutes: int) -> datetime:

@@ -6,26 +6,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from django.db import OperationalError
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import mark_safe
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from django_pgqueue import explain_channel
 from django_pgqueue.admin import explanation, rendering
 from django_pgqueue.admin.base import Link
+from django_pgqueue.admin.counts import STATES
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import lateness, of_freshness
 from django_pgqueue.admin.dashboard.figures import Freshness
 from django_pgqueue.admin.dashboard.spans import DAY, SettledFigures, Spans
-from django_pgqueue.admin.death import reason_html
+from django_pgqueue.admin.dead_letter import reason_html
 from django_pgqueue.admin.tenant import handlers, reads
 from django_pgqueue.admin.tenant.handlers import HandlerFigures
-from django_pgqueue.admin.tenant.limits import figure_text, limit_rows
-from django_pgqueue.admin.tenant.reads import Letters, Now
-from django_pgqueue.admin.tenant.shared import shared_limit_rows
-from django_pgqueue.lifecycle.explain import Reason, explain_channel
+from django_pgqueue.admin.tenant.limits import figure_text, limit_rows, shared_limit_rows
+from django_pgqueue.admin.tenant.reads import Now
+from django_pgqueue.lifecycle.explain import Reason
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.sql.call import bounded_read
 
@@ -51,8 +53,10 @@ class Blocks:
         self.names = {"queue": channel.queue, "channel": channel.name}
         self.late: list[str] = []
 
-    def read(self, title: str, block: Callable[[], Result]) -> Result | None:
-        """Return what the block reads, or None if a statement took longer than LONGEST."""
+    def read(self, title: str, block: Callable[[], Result], needs: str = "") -> Result | None:
+        """Return what the block reads; None if a statement took longer than LONGEST, or the user may not see it."""
+        if needs and not self.may(needs):
+            return None
         try:
             with bounded_read(self.using, seconds=LONGEST):
                 return block()
@@ -76,7 +80,9 @@ class Blocks:
         live = self.read(_("Live messages"), lambda: reads.now(channel, measured, using=using))
         asked = {"channel": channel.name, "queue": channel.queue, "using": using}
         reasons = self.read(_("Why is it not running?"), lambda: explain_channel(**asked)) or []
-        of_channel = self.read(_("Last hour and day"), lambda: self.spans(fresh.now)) or Spans()
+        key = (channel.queue, channel.name)
+        found = self.read(_("Last hour and day"), lambda: spans.spans([key], fresh.now, using=using)) or {}
+        of_channel = found.get(key, Spans())
         context = {
             "reasons": explanation.reasons_html(reasons, self.link) if reasons else "",
             "worst": self.worst(reasons, fresh),
@@ -110,9 +116,8 @@ class Blocks:
         channel = self.channel
         if channel.released_at:
             text = _("since %s: it takes no new messages, and is removed when it is empty")
-            return format_html(
-                "{} {}", rendering.badge(_("released"), "late"), text % rendering.at(channel.released_at)
-            )
+            badge = rendering.badge(_("released"), "late")
+            return format_html("{} {}", badge, text % rendering.at(channel.released_at))
         if channel.paused_at is None:
             return rendering.badge(_("open"), "good")
         lasts = rendering.duration(reads.age(channel.paused_at, clock))
@@ -124,26 +129,17 @@ class Blocks:
             channel.pause_reason or "–",
         )
 
-    def spans(self, clock: datetime) -> Spans | None:
-        """Return the figures of the channel's last hour and day, or None if there are none."""
-        key = (self.channel.queue, self.channel.name)
-        return spans.spans([key], clock, using=self.using).get(key)
-
     def now(self, live: Now | None, letters: dict[str, Any] | None, clock: datetime) -> list[tuple[str, str]]:
         """Return the present figures, each with its name."""
         if live is None:
             return []
-        pk, found = self.channel.pk, []
-        for name, count, chosen in (
-            (_("ready"), live.ready, {"status__exact": int(Message.Status.READY)}),
-            (_("leased"), live.leased, {"status__exact": int(Message.Status.LEASED)}),
-            (_("scheduled"), live.scheduled, {"waits_for": "time"}),
-            (_("waiting for a limit"), live.waiting_for_limit, {"waits_for": "limit"}),
-            (_("waiting for their order key"), live.waiting_for_order_key, {"waits_for": "key"}),
-        ):
+        found = []
+        titles = (_("ready"), _("leased"), _("scheduled"), _("waiting for a limit"), _("waiting for their order key"))
+        for title, (name, chosen) in zip(titles, STATES.items(), strict=True):
+            count = getattr(live, name)
             text = figure_text(count)
-            address = self.link(text, "message_changelist", channel=pk, **chosen)
-            found.append((name, address if count else text))
+            address = self.link(text, "message_changelist", channel=self.channel.pk, **chosen)
+            found.append((title, address if count else text))
         found.insert(1, (_("oldest waits for"), self.oldest(live, clock)))
         if letters is not None:
             found.append((_("dead letters"), letters["total"]))
@@ -168,10 +164,9 @@ class Blocks:
         """Return the figures of an hour or a day by their names. ``age``: the choice of the lists' filter."""
         done = span.settled - span.dead
         archive = self.link(f"{done:,}", "archivedmessage_changelist", **self.names, age=age)
-        dead = self.link(f"{span.dead:,}", "deadletter_changelist", **self.names, age=age)
         return {
             _("done"): archive if done else "0",
-            _("died"): format_html('<span class="pgqueue-is-bad">{}</span>', dead) if span.dead else "0",
+            _("died"): self.dead(span.dead, **self.names, age=age),
             _("failed attempts"): f"{span.retries:,}",
             _("waited, p50"): drawing.seconds_html(span.wait_p50),
             _("waited, p95"): drawing.seconds_html(span.wait_p95),
@@ -179,28 +174,21 @@ class Blocks:
             _("ran, p95"): drawing.seconds_html(span.run_p95),
         }
 
-    def charts(self, clock: datetime) -> dict[str, list[str]]:
+    def charts(self, clock: datetime) -> dict[str, list[SafeString]]:
         """Return two charts of the last day, and two of the last 90 minutes."""
-        channel, using = self.channel, self.using
-        day = spans.timeline(channel.queue, clock, 60, DAY, channel=channel.name, using=using)
-        recent = spans.timeline(channel.queue, clock, 10, RECENT, channel=channel.name, using=using)
+        read = partial(spans.timeline, self.channel.queue, clock, channel=self.channel.name, using=self.using)
         return {
-            "day": [
-                drawing.settled_chart(_("Settled in the last day"), day),
-                drawing.waiting_chart(_("Waited, last day"), day),
-            ],
-            "recent": [
-                drawing.settled_chart(_("Settled in the last 90 minutes"), recent),
-                drawing.waiting_chart(_("Waited, last 90 minutes"), recent),
-            ],
+            "day": drawing.charts_of(read(60, DAY), _("Settled in the last day"), _("Waited, last day")),
+            "recent": drawing.charts_of(
+                read(10, RECENT), _("Settled in the last 90 minutes"), _("Waited, last 90 minutes")
+            ),
         }
 
     def handlers(self, fresh: Freshness) -> dict[str, Any] | None:
-        """Return the table by handler; None for users who may not view the archive."""
-        if not self.may("pgqueue.view_archivedmessage"):
-            return None
+        """Return the table by handler."""
         channel, using = self.channel, self.using
-        found = self.read(_("Handlers"), lambda: handlers.handlers(channel, fresh.now, using=using))
+        block = partial(handlers.handlers, channel, fresh.now, using=using)
+        found = self.read(_("Handlers"), block, needs="pgqueue.view_archivedmessage")
         if found is None:
             return None
         return {
@@ -214,27 +202,27 @@ class Blocks:
     def handler(self, row: HandlerFigures) -> dict[str, str]:
         """Return the cells of a handler, with links to what it archived and to its dead letters."""
         chosen = {**self.names, "handler": row.name}
-        dead = self.link(f"{row.dead:,}", "deadletter_changelist", **chosen, redriven="no")
+        times = ("wait_p50", "wait_p95", "run_mean", "run_p50", "run_p95")
         return {
             "name": self.link(breakable(row.name), "archivedmessage_changelist", **chosen),
             "done": f"{row.done:,}",
-            "dead": format_html('<span class="pgqueue-is-bad">{}</span>', dead) if row.dead else "0",
+            "dead": self.dead(row.dead, **chosen, redriven="no"),
             "retries": f"{row.retries:,}",
-            **{
-                name: drawing.seconds_html(getattr(row, name))
-                for name in ("wait_p50", "wait_p95", "run_mean", "run_p50", "run_p95")
-            },
+            **{name: drawing.seconds_html(getattr(row, name)) for name in times},
         }
 
+    def dead(self, count: int, **chosen: object) -> str:
+        """Return a number of dead letters as a link to them, marked; zero is plain."""
+        link = self.link(figure_text(count), "deadletter_changelist", **chosen)
+        return format_html('<span class="pgqueue-is-bad">{}</span>', link) if count else "0"
+
     def letters(self, measured: Any) -> dict[str, Any] | None:
-        """Return the newest dead letters; None for users who may not view any."""
-        if not self.may("pgqueue.view_deadletter"):
-            return None
-        found = self.read(_("Dead letters"), lambda: reads.letters(self.channel, measured, using=self.using))
+        """Return the newest dead letters."""
+        block = partial(reads.letters, self.channel, measured, using=self.using)
+        found = self.read(_("Dead letters"), block, needs="pgqueue.view_deadletter")
         if found is None:
             return None
         chosen = {**self.names, "redriven": "no"}
-        total = self.link(figure_text(found.count), "deadletter_changelist", **chosen)
         return {
             "rows": [
                 {
@@ -247,20 +235,15 @@ class Blocks:
                 for letter in found.rows
             ],
             "newest": found.newest,
-            "total": format_html('<span class="pgqueue-is-bad">{}</span>', total) if found.count else "0",
-            "all": self.link(self.all_letters(found), "deadletter_changelist", **chosen),
+            "total": self.dead(found.count, **chosen),
+            "all": self.link(_("All %s dead letters") % figure_text(found.count), "deadletter_changelist", **chosen),
             "may_redrive": self.may("pgqueue.redrive_deadletter"),
         }
 
-    def all_letters(self, found: Letters) -> str:
-        """Return the text of the link to all dead letters of the channel."""
-        return _("All %s dead letters") % figure_text(found.count)
-
     def leases(self, clock: datetime) -> dict[str, Any] | None:
-        """Return the leased messages; None for users who may not view messages."""
-        if not self.may("pgqueue.view_message"):
-            return None
-        found = self.read(_("Live leases"), lambda: reads.leases(self.channel, using=self.using))
+        """Return the leased messages."""
+        block = partial(reads.leases, self.channel, using=self.using)
+        found = self.read(_("Live leases"), block, needs="pgqueue.view_message")
         if found is None:
             return None
         rows, more = found

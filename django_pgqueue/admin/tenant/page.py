@@ -7,13 +7,11 @@ from typing import Any
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from django_pgqueue.admin.base import breadcrumbs
-from django_pgqueue.admin.pausable import PausableAdmin
+from django_pgqueue.admin.actions import PausableAdmin
 from django_pgqueue.admin.tenant.blocks import Blocks
 from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel
@@ -52,22 +50,18 @@ class TenantAdmin(PausableAdmin):
             return self.missing(request)
         blocks = Blocks(channel, using=alias(None), may=request.user.has_perm, link=self.link_for(request))
         may_change = self.has_change_permission(request, channel)
-        allowed = self.get_actions(request)
-        context: dict[str, Any] = {
-            **self.admin_site.each_context(request),
-            **self.trail(request),
+        return self.page(
+            request,
+            "tenant",
+            self.trail(request),
             **blocks.context(),
-            "title": str(channel),
-            "channel": channel,
-            "edit": self.with_filters(request, self.url("channel_change", channel.pk)),
-            "edit_text": _("Edit limits and context") if may_change else _("All settings"),
-            "history": self.url("channel_history", channel.pk),
-            "object_actions": [(name, text) for name, text in self.actions_on(channel).items() if name in allowed],
-            "opts": self.opts,
-            "media": self.media,
-        }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "admin/pgqueue/tenant.html", context)
+            title=str(channel),
+            channel=channel,
+            edit=self.with_filters(request, self.url("channel_change", channel.pk)),
+            edit_text=_("Edit limits and context") if may_change else _("All settings"),
+            history=self.url("channel_history", channel.pk),
+            object_actions=self.buttons(request, channel),
+        )
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any
@@ -88,27 +82,16 @@ class TenantAdmin(PausableAdmin):
 
     def trail(self, request: HttpRequest) -> dict[str, Any]:
         """Return the breadcrumbs of the page: the app, and the list of channels."""
-        app = reverse("admin:app_list", args=[self.opts.app_label], current_app=self.admin_site.name)
         to_list = (self.with_filters(request, self.list_address()), capfirst(str(self.opts.verbose_name_plural)))
-        return breadcrumbs((app, self.opts.app_config.verbose_name), to_list)
+        return self.app_trail(to_list)
 
     def missing(self, request: HttpRequest, queue: str = "", name: str = "") -> HttpResponse:
         """Return the answer 404, with links to what is left of a channel whose name is known."""
         link = self.link_for(request)
         left = {"queue": queue, "channel": name}
-        context = {
-            **self.admin_site.each_context(request),
-            **self.trail(request),
-            "title": _("There is no such channel"),
-            "queue": queue,
-            "name": name,
-            "links": [
-                link(_("its dead letters"), "deadletter_changelist", **left),
-                link(_("its archived messages"), "archivedmessage_changelist", **left),
-            ]
-            if name
-            else [],
-            "opts": self.opts,
-        }
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, "admin/pgqueue/tenant_missing.html", context, status=404)
+        links = [
+            link(_("its dead letters"), "deadletter_changelist", **left),
+            link(_("its archived messages"), "archivedmessage_changelist", **left),
+        ]
+        shown = {"title": _("There is no such channel"), "queue": queue, "name": name, "links": links if name else []}
+        return self.page(request, "tenant_missing", self.trail(request), status=404, **shown)

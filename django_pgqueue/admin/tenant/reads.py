@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 
+from django_pgqueue.admin.base import CappedCount
+from django_pgqueue.admin.counts import LiveCounts, live_counts
 from django_pgqueue.admin.dashboard.figures import BacklogCounts
-from django_pgqueue.admin.death import with_problem
-from django_pgqueue.admin.live_counts import LiveCounts, live_counts
-from django_pgqueue.admin.paginator import CappedCount
+from django_pgqueue.admin.dead_letter import with_problem
 from django_pgqueue.models import Channel, DeadLetter, Message
 from django_pgqueue.models.queue import ArchivePolicy
 from django_pgqueue.sql.call import call
@@ -98,24 +98,11 @@ LIMIT %(most)s
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class Now(LiveCounts):
     """Hold the live messages of the channel. ``oldest``: id of the ready message that has been due longest, and since
     when; None: nothing is ready."""
 
-    ready: int
-    leased: int
-    scheduled: int
-    waiting_for_limit: int
-    waiting_for_order_key: int
     oldest: tuple[int, datetime] | None
-
-    @property
-    def live(self) -> int:
-        """Return the number of live messages, or a CappedCount that is a lower bound."""
-        waiting = (self.scheduled, self.waiting_for_limit, self.waiting_for_order_key)
-        parts = (self.ready, self.leased, *waiting)
-        total = sum(int(part) for part in parts)
-        return CappedCount(total) if any(isinstance(part, CappedCount) for part in parts) else total
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +126,14 @@ def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:
 
     A count that stops at its limit gives way to the one of the last measurement, ``backlog``; None: it is too old.
     """
-    live: LiveCounts = live_counts([channel.pk], using=using)[channel.pk]
+    live = live_counts([channel.pk], using=using)[channel.pk]
     asked = {"channel": channel.pk, "most": MOST_PRIORITIES}
     oldest = call(using, OLDEST, asked | {"floor": True})
     if live.ready and not oldest:
         # A row that was changed by hand may stand before the floor.
         oldest = call(using, OLDEST, asked | {"floor": False})
-    return Now(
-        ready=better(live.ready, backlog.ready if backlog else None),
-        leased=better(live.leased, backlog.leased if backlog else None),
-        scheduled=better(live.scheduled, backlog.scheduled if backlog else None),
-        waiting_for_limit=better(live.waiting_for_limit, backlog.waiting_for_limit if backlog else None),
-        waiting_for_order_key=better(live.waiting_for_order_key, backlog.waiting_for_order_key if backlog else None),
-        oldest=oldest[0] if oldest else None,
-    )
+    counts = {name: better(count, getattr(backlog, name, None)) for name, count in asdict(live).items()}
+    return Now(**counts, oldest=oldest[0] if oldest else None)
 
 
 def better(live: int, measured: int | None) -> int:
