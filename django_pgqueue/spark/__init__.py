@@ -1,1 +1,1 @@
-"""The data pipeline: PostgreSQL to a Parquet lake, and back. No Django: its workers run without a project."""
+"""The data pipeline: PostgreSQL to a lake of Delta tables, and back. No Django: its workers run without a project."""

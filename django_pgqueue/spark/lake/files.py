@@ -10,6 +10,8 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 # The time at which it was committed, so that names are in that order, and the digest.
 NAME = re.compile(r"[0-9a-f]{16}-([0-9a-f]{64})\.parquet")
 MILLISECOND = timedelta(milliseconds=1)
@@ -88,8 +90,6 @@ def statistics(path: Path, columns: Iterable[str]) -> str:
     """Return the statistics of a file as the log has them: its rows, and the range of these columns. Names and payloads
     are never among these: an erased one must not stay in the log.
     """
-    import pyarrow.parquet as pq
-
     metadata = pq.read_metadata(path)
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
