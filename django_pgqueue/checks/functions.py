@@ -107,14 +107,14 @@ FUNCTIONS = (
     Rule("pgqueue.E014", CRITICAL, changed_triggers, "",
         "Trigger {name} of table {table} is missing in database {database!r}: messages or changed limits are not "
         "noticed.",
-        "Install it: manage.py pgtrigger install {target}"),
+        "Install it: manage.py pgtrigger install {target:raw}"),
     Rule("pgqueue.E015", CRITICAL, changed_triggers, "",
         "Trigger {name} of table {table} in database {database!r} is not that of this release; it runs {actual}.",
-        "Install the release's version: manage.py pgtrigger install {target}"),
+        "Install the release's version: manage.py pgtrigger install {target:raw}"),
     Rule("pgqueue.E016", CRITICAL, changed_triggers, "",
         "Trigger {name} of table {table} is disabled in database {database!r}: messages or changed limits are not "
         "noticed.",
-        "Enable it: manage.py pgtrigger enable {target}"),
+        "Enable it: manage.py pgtrigger enable {target:raw}"),
 )
 # fmt: on
 

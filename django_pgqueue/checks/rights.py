@@ -75,7 +75,7 @@ def grant_command(kind: ClientKind, role: str) -> str:
 # fmt: off
 RIGHTS = (
     Rule("pgqueue.W023", WARNING, lacking_kinds, "",
-        "The role {role!r} of database {database!r} lacks {number} right(s) of a {kind}: {missing}.",
-        "As the owner of the tables: {grant}."),
+        "The role {role!r:raw} of database {database!r} lacks {number} right(s) of a {kind}: {missing}.",
+        "As the owner of the tables: {grant:raw}."),
 )
 # fmt: on

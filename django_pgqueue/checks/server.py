@@ -161,9 +161,9 @@ TABLES = (
         "slower.",
         "ALTER TABLE {first} RESET (autovacuum_enabled); and so on for each."),
     Rule("pgqueue.W018", WARNING, OPEN_SCHEMA, "",
-        "Every role may create objects in the schema {schema} of database {database!r}, where the functions of the "
+        "Every role may create objects in the schema {schema:raw} of database {database!r}, where the functions of the "
         "queue look for tables, functions and operators: a role that can connect can run code as their owner.",
-        "REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC (as new clusters do since PostgreSQL 15)."),
+        "REVOKE CREATE ON SCHEMA {schema:raw} FROM PUBLIC (as new clusters do since PostgreSQL 15)."),
     Rule("pgqueue.E029", CRITICAL, UNIDENTIFIED, "",
         "The publication {publications} of database {database!r} has the table {table} and not its replica identity: "
         "PostgreSQL refuses to change its rows. Messages are enqueued, and the queue stands still.",

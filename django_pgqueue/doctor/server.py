@@ -207,7 +207,7 @@ HORIZON = (
 )
 STORAGE = (
     Rule("dead_rows", WARNING, TABLES, "table dead live vacuumed_at",
-        "{table} has about {dead:,} dead rows beside {live:,} live ones, and was {history}.", "{remedy}"),
+        "{table} has about {dead:,} dead rows beside {live:,} live ones, and was {history}.", "{remedy:raw}"),
     Rule("table_bloat", NOTE, TABLES, "table bytes needed_bytes",
         "The table {table} occupies {bytes:size}, and needs about {needed_bytes:size}.",
         "The table reuses the space. To return it to the disk, VACUUM FULL {table}, which locks the table."),
