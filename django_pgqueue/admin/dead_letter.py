@@ -67,12 +67,14 @@ class Pace:
     seen, rescheduled and cancelled like any other.
 
     ``begun_at``: when the first is due, by the clock of the database. ``done``: how many messages this request and
-    those before it have scheduled. ``last``: when the last of them is due; None without a rate.
+    those before it have scheduled. ``last``: when the last of them is due; None without a rate. ``redriven``: how many
+    this request has redriven.
     """
 
     begun_at: datetime
     done: int = 0
     last: datetime | None = None
+    redriven: int = 0
 
     @classmethod
     def asked(cls, request: HttpRequest, *, using: str) -> Pace:
@@ -180,7 +182,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
         pace = Pace.asked(request, using=queryset.db)
         act = redrive_action(partial(self.redrive_batch, request, pace), pace)
         response = self.perform(request, queryset.filter(redriven_at=None), act)
-        if pace.last:
+        if pace.last and pace.redriven:
             at = date_format(timezone.localtime(pace.last), "j M Y, H:i:s")
             self.message_user(request, _("They are scheduled; the last is due at %s.") % at)
         return response
@@ -194,7 +196,9 @@ class DeadLetterAdmin(BulkActionsAdmin):
         def redriven(part: list[int]) -> dict[int, str]:
             with transaction.atomic(using=using):
                 due = None if times is None else [times[pk] for pk in part]
-                return dict.fromkeys(redrive(part, times=due, using=using), "redriven")
+                new_ids = redrive(part, times=due, using=using)
+            pace.redriven += len(new_ids)
+            return dict.fromkeys(new_ids, "redriven")
 
         try:
             return redriven(ids)

@@ -83,6 +83,14 @@ def test_a_channel_that_refuses_keeps_no_others_letters_back(admin_client: Clien
     assert [entry[0] for entry in logged()] == [str(letter) for letter in free]
 
 
+def test_a_redrive_that_is_refused_is_not_scheduled(admin_client: Client) -> None:
+    channel_set(channel="gone")
+    [letter] = make_dead(channel="gone")
+    channel_release(channel="gone")
+    answer = notices(act(admin_client, "deadletter", "redrive", letter.pk, confirmed="yes", rate="1"))
+    assert answer.endswith("0 dead letters are redriven.")
+
+
 def test_all_letters_of_a_filter_are_redriven_together(admin_client: Client) -> None:
     make_dead(3, reason="refused")
     others = make_dead(2, reason="failed")
