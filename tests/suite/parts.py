@@ -35,7 +35,7 @@ SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
 # The day that decides what a part tries this time, as in 2026-11-23; without it, today.
 DAY = "PGQUEUE_TEST_DAY"
 # These files take longest: they begin first, so that no process ends long after the others.
-LONGEST = ("tests/engine/test_storm.py", "tests/spark", "tests/worker")
+LONGEST = ("tests/spark", "tests/worker")
 
 
 @dataclass(frozen=True, slots=True)
