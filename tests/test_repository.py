@@ -16,12 +16,13 @@ from tests.support.paths import REPOSITORY
 from verification.compatibility.plan import DJANGOS, PYTHONS, combinations
 
 WORKFLOW = REPOSITORY / ".github" / "workflows" / "ci.yml"
+NIGHTLY = WORKFLOW.with_name("nightly.yml")
 FORMS = [REPOSITORY / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "feature.yml")]
 PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
 # Requirements of these extras are tools; but for the other queues, of which each new release is tried.
 TOOLS, PEERS = (
-    ("test", "testing", "docs", "dev"),
+    ("test", "testing", "docs", "dev", "all"),
     {"celery", "procrastinate", "django-tasks-db", "opentelemetry-sdk", "pyyaml"},
 )
 # Tools that no extra names: to build and publish, and what other tools stand on.
@@ -59,23 +60,32 @@ def test_the_suite_runs_on_the_newest_python():
     assert setup["python-version"] == PYTHONS[-1]
 
 
-def test_a_workflow_may_read_and_nothing_else():
-    workflow = load(WORKFLOW)
+@pytest.mark.parametrize("path", [WORKFLOW, NIGHTLY], ids=lambda path: path.stem)
+def test_a_workflow_may_read_and_nothing_else(path: Path):
+    workflow = load(path)
     assert workflow["permissions"] == {"contents": "read"}
     assert [name for name, job in workflow["jobs"].items() if "permissions" in job] == []
-    assert "secrets." not in WORKFLOW.read_text()
-    assert "pull_request_target" not in WORKFLOW.read_text()
+    assert "secrets." not in path.read_text()
+    assert "pull_request_target" not in path.read_text()
 
 
-def test_a_workflow_ends_and_gives_way_to_the_next_one():
-    assert "github.ref" in load(WORKFLOW)["concurrency"]["group"]
-    assert {name: job.get("timeout-minutes", 0) > 0 for name, job in jobs().items()} == dict.fromkeys(jobs(), True)
+@pytest.mark.parametrize("path", [WORKFLOW, NIGHTLY], ids=lambda path: path.stem)
+def test_a_workflow_ends_and_gives_way_to_the_next_one(path: Path):
+    workflow = load(path)
+    assert "github.ref" in workflow["concurrency"]["group"]
+    assert all(job.get("timeout-minutes", 0) > 0 for job in workflow["jobs"].values())
 
 
-def test_actions_are_pinned_to_commits_with_their_version_beside():
-    used = re.findall(r"uses: (.*)", WORKFLOW.read_text())
+@pytest.mark.parametrize("path", [WORKFLOW, NIGHTLY], ids=lambda path: path.stem)
+def test_actions_are_pinned_to_commits_with_their_version_beside(path: Path):
+    used = re.findall(r"uses: (.*)", path.read_text())
     assert used
     assert [text for text in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", text)] == []
+
+
+def test_the_nightly_run_is_everything():
+    [job] = load(NIGHTLY)["jobs"].values()
+    assert "make test-all" in [step.get("run") for step in job["steps"]]
 
 
 def test_each_job_calls_the_script_that_contributors_call():
@@ -86,7 +96,7 @@ def test_each_job_calls_the_script_that_contributors_call():
 @pytest.mark.parametrize(
     ("arguments", "status", "called"),
     [
-        ((), 0, ["lint", "test PARTS=today test --date"]),
+        ((), 0, ["lint", "test PARTS=changed test"]),
         (("3.13", "6.1"), 0, ["matrix ARGS=--strict --only 3.13 6.1"]),
         (("3.13",), 2, []),
     ],
@@ -140,7 +150,9 @@ def test_each_tool_has_an_exact_version_and_what_the_package_works_with_has_none
 
 def test_make_installs_with_the_exact_versions_and_again_when_they_change():
     assert "$(READY): pyproject.toml constraints.txt\n" in MAKEFILE
-    assert "--constraint constraints.txt --editable '.[dev]'" in MAKEFILE
+    assert "$(WHOLE): $(READY)\n" in MAKEFILE
+    assert "--constraint constraints.txt --editable\n" in MAKEFILE
+    assert MAKEFILE.count("pip install") == 1
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)

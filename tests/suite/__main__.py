@@ -1,7 +1,7 @@
 """python -m tests.suite                  the parts of the suite
 python -m tests.suite test            one of them, or several
 python -m tests.suite rest            all that `test` leaves out
-python -m tests.suite today test      the part of the rest whose turn it is, for ten minutes, then `test`
+python -m tests.suite changed test    the parts that guard what has changed since --since, then `test`
 
 If a part fails, the next one runs all the same. The last lines have the result of each, and the summaries of pytest.
 """
@@ -19,17 +19,18 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date
 from threading import Timer
 
-from tests.suite.parts import DAY, MAIN, PARTS, QUICK, REST, part_of_the_day, pytest
-from tests.suite.plugin import CUT_OFF, UNTIL
+from tests.suite.changes import SINCE, changed_files, of_the_last_day
+from tests.suite.parts import MAIN, PARTS, QUICK, REST, Part, parts_for, pytest
 from tests.support.paths import REPOSITORY
 
-BOX = 600  # seconds
-# Seconds that a test which has begun in time gets to end, and that pytest gets to end after an interruption.
+# Seconds that the parts of `changed` may take together, by what they take on two idle cores. One is cut off after
+# PATIENCE times as long.
+BOX = 400
+PATIENCE = 3
+# Seconds that a process gets to end after an interruption.
 GRACE = 120
-ENDING = 60
 SUMMARY = re.compile(r"^(?:\x1b\[\d+m)*=+ .* in [\d.]+s\b.*=+(?:\x1b\[\d+m)*$")
 PASSED, FAILED, CUT = "passed", "FAILED", "CUT OFF"
 
@@ -53,15 +54,17 @@ def main() -> int:
         return 0
     compile_what_is_started()
     names = [name for given in chosen.names for name in (PARTS if given == "rest" else [given])]
-    results = [run_today(chosen.date) if name == "today" else run(name, commands(name)) for name in names]
+    results = []
+    for name in names:
+        results += run_changed(chosen.since) if name == "changed" else [run(name, commands(name))]
     print("\nThe suite:")
     for result in results:
         print(f"  {result}")
     if any(result.verdict == CUT for result in results):
-        print(f"NOT EVERYTHING WAS RUN: of a part that is {CUT}, the tests that had not begun say nothing.")
+        print(f"NOT EVERYTHING WAS RUN: what is {CUT} took too long, and has failed.")
     for line in [line for result in results for line in result.summaries]:
         print(line)
-    return int(any(result.verdict == FAILED for result in results))
+    return int(any(result.verdict != PASSED for result in results))
 
 
 def compile_what_is_started() -> None:
@@ -86,42 +89,47 @@ def files(names: Iterable[str]) -> list[str]:
     return sorted({name.partition("::")[0] for name in names})
 
 
-def run_today(day: date) -> Result:
-    """Run the part of that day in its time box. A part that is cut off is no failure, and the last lines say so."""
-    part = part_of_the_day(day)
-    print(f"The part of {day}: {part.name}, {part.about}; at most {BOX} s", flush=True)
-    return run(part.name, commands(part.name), box=BOX, day=day)
+def run_changed(since: str) -> list[Result]:
+    """Run the parts that guard what has changed, the quickest first, as many as fit into BOX. Which ones, and which are
+    left to the nightly run, is said first."""
+    os.environ[SINCE] = since
+    chosen: list[Part] = []
+    left: list[Part] = []
+    for part in parts_for(changed_files(since)):
+        fits = sum(one.seconds for one in [*chosen, part]) <= BOX
+        (chosen if fits else left).append(part)
+    print(f"Changed since {since[:8] or 'ever'}: {', '.join(part.name for part in chosen) or 'no part of the rest'}")
+    if left:
+        print(f"Left to the nightly run, because CI has no time for them: {', '.join(part.name for part in left)}")
+    sys.stdout.flush()
+    results = [run(part.name, commands(part.name), limit=PATIENCE * part.seconds) for part in chosen]
+    del os.environ[SINCE]
+    return results
 
 
-def run(name: str, lines: tuple[tuple[str, ...], ...], *, box: float | None = None, day: date | None = None) -> Result:
+def run(name: str, lines: tuple[tuple[str, ...], ...], *, limit: float | None = None) -> Result:
     """Run the commands of a part, all of them.
 
     name    of the part
     lines   commands, each without `python -m`
-    box     seconds after which no test begins; one that has begun gets GRACE seconds more
-    day     decides what a part tries that does not try all of its list each time
+    limit   seconds after which it is cut off
 
     Returns its result.
     """
     began, result = time.monotonic(), Result(name)
-    environment = dict(os.environ)
-    if box is not None:
-        environment[UNTIL] = str(time.time() + box)
-    if day is not None:
-        environment[DAY] = day.isoformat()
     for line in lines:
-        left = None if box is None else max(began + box + GRACE - time.monotonic(), 1)
-        status, interrupted, said = follow([sys.executable, "-m", *line], environment, left)
+        left = None if limit is None else max(began + limit - time.monotonic(), 1)
+        status, interrupted, said = follow([sys.executable, "-m", *line], left)
         result.summaries += [text for text in said if SUMMARY.match(text)]
-        if interrupted or any(CUT_OFF in text for text in said):
-            result.verdict = CUT if result.verdict == PASSED else result.verdict
-        if status and not interrupted:
+        if interrupted:
+            result.verdict = CUT
+        elif status:
             result.verdict = FAILED
     result.seconds = time.monotonic() - began
     return result
 
 
-def follow(command: list[str], environment: dict[str, str], limit: float | None) -> tuple[int, bool, deque[str]]:
+def follow(command: list[str], limit: float | None) -> tuple[int, bool, deque[str]]:
     """Run a command and show what it says.
 
     limit   seconds until it is interrupted, as by Ctrl+C, or None
@@ -132,7 +140,6 @@ def follow(command: list[str], environment: dict[str, str], limit: float | None)
     color = ["--color=yes"] if "pytest" in command and sys.stdout.isatty() else []
     process = subprocess.Popen(
         [*command, *color],
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         # A shell that runs this in the background has SIGINT ignored.
@@ -165,10 +172,13 @@ def interrupt(process: subprocess.Popen[bytes], interrupted: list[int]) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.suite", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    choices = [MAIN, "quick", "today", "rest", *PARTS]
+    choices = [MAIN, "quick", "changed", "rest", *PARTS]
     parser.add_argument("names", nargs="*", metavar="PART", help=", ".join(choices))
-    parser.add_argument("--date", type=date.fromisoformat, default=date.today(), help="the day of `today`")  # noqa: DTZ011
+    parser.add_argument(
+        "--since", default=None, help="the commit of `changed`; otherwise that of a day before the last"
+    )
     chosen = parser.parse_args()
+    chosen.since = of_the_last_day() if chosen.since is None else chosen.since
     if unknown := set(chosen.names) - set(choices):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: choose from {', '.join(choices)}")
     return chosen

@@ -7,14 +7,11 @@ A name is a folder, a file, or a test with or without its parameters. The part `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
-from typing import TypeVar
 
 from verification.compatibility.plan import PYTHONS
 
-T = TypeVar("T")
 MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
 COUNTED = (
@@ -32,8 +29,12 @@ QUICK = (
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
-# The day that decides what a part tries this time, as in 2026-11-23; without it, today.
-DAY = "PGQUEUE_TEST_DAY"
+# What decides about the queue's own rules, and so about its parts of the rest.
+ENGINE = ("django_pgqueue/sql/", "django_pgqueue/migrations/")
+PAGES = (
+    "django_pgqueue/admin/", "django_pgqueue/charts/", "django_pgqueue/templates/", "django_pgqueue/static/",
+    "tests/admin/browser/",
+)  # fmt: skip
 # These files take longest: they begin first, so that no process ends long after the others.
 LONGEST = ("tests/spark", "tests/worker")
 
@@ -47,6 +48,8 @@ class Part:
     tests      the tests that run in this part alone, by folder, file or name
     commands   what runs in place of these tests, after `python -m`: tests of other parts in another way
     parallel   whether its tests run in several processes
+    guards     after a change of these paths, CI runs this part, too; without any, only every night
+    seconds    it takes on two idle cores, about
     """
 
     name: str
@@ -54,6 +57,8 @@ class Part:
     tests: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     parallel: bool = False
+    guards: tuple[str, ...] = ()
+    seconds: int = 0
 
 
 def processes() -> int:
@@ -72,21 +77,33 @@ REST = (
         "server",
         "the tests of the SQL on the other PostgreSQL of this machine",
         commands=(pytest("--pg=other", *SQL),),
+        guards=ENGINE,
+        seconds=300,
     ),
     Part(
         "hostile",
         "the tests of the verbs on a server with the settings, and the language, of another owner",
         commands=(pytest("--hostile", "tests/lifecycle", "tests/concurrency/test_dequeue_wait.py"),),
+        guards=ENGINE,
+        seconds=40,
     ),
     *(
         Part(
             f"matrix-{python}",
             f"telling tests on Python {python} with each Django that it runs, but for the one of this environment",
             commands=(("verification.compatibility", "--others", "--only", python),),
+            guards=("pyproject.toml", "constraints.txt", "django_pgqueue/models/", "django_pgqueue/tasks/"),
+            seconds=300,
         )
         for python in PYTHONS
     ),
-    Part("wheel", "the wheel in an empty environment", commands=(("verification.compatibility", "--wheel"),)),
+    Part(
+        "wheel",
+        "the wheel in an empty environment",
+        commands=(("verification.compatibility", "--wheel"),),
+        guards=("pyproject.toml", "constraints.txt", "django_pgqueue/apps.py", "django_pgqueue/spark/provider/"),
+        seconds=25,
+    ),
     Part(
         "coverage",
         "the tests of the queue itself, with the lines that they run counted",
@@ -101,6 +118,8 @@ REST = (
         "chaos",
         "the tier ci: workers, connections and servers that die under load, then a checked history",
         tests=("verification/chaos/test_runs.py::test_faults_of_every_kind_break_no_invariant",),
+        guards=ENGINE,
+        seconds=300,
     ),
     Part(
         "sabotage",
@@ -109,16 +128,22 @@ REST = (
             "verification/chaos/test_sabotage.py",
             "verification/model_based/test_sabotage.py",
         ),
+        guards=("django_pgqueue/sql/functions/", "verification/chaos/", "verification/model_based/"),
+        seconds=240,
     ),
     Part(
         "interleavings",
         "every ordered pair of calls: whether the second waits",
         tests=("verification/interleavings",),
+        guards=(*ENGINE, "verification/interleavings/"),
+        seconds=90,
     ),
     Part(
         "formal",
         "the models in TLA+, as the queue is and without each guard, and beside recorded histories",
         tests=("verification/formal", "verification/chaos/test_model.py"),
+        guards=("verification/formal/",),
+        seconds=300,
     ),
     Part(
         "model",
@@ -130,8 +155,16 @@ REST = (
             "verification/model_based/test_pair.py",
         ),
         parallel=True,
+        guards=(*ENGINE, "verification/model_based/"),
+        seconds=300,
     ),
-    Part("browser", "the admin in Chromium", tests=("tests/admin/browser",)),
+    Part(
+        "browser",
+        "the admin in Chromium",
+        tests=("tests/admin/browser",),
+        guards=PAGES,
+        seconds=60,
+    ),
     Part(
         "guides",
         "the documentation as a site, and guides that are followed in a new project",
@@ -140,12 +173,16 @@ REST = (
             "tests/docs/test_followed.py::test_the_tutorial_of_a_tenant_can_be_followed_from_an_empty_folder",
             "tests/docs/test_site.py",
         ),
+        guards=("docs/", "README.md", "tests/docs/"),
+        seconds=45,
     ),
     Part(
         "plans",
         "plans of sessions that are older than what the tables hold",
         tests=("tests/schema/test_plans_of_old_sessions.py",),
         parallel=True,
+        guards=ENGINE,
+        seconds=45,
     ),
     Part(
         "faults",
@@ -182,6 +219,8 @@ REST = (
             "tests/worker/test_unsettled.py::test_its_neighbours_are_not_dead_lettered_in_its_place",
         ),
         parallel=True,
+        guards=("django_pgqueue/worker/",),
+        seconds=150,
     ),
     Part(
         "storage",
@@ -193,6 +232,8 @@ REST = (
             "verification/chaos/test_server_clock.py::test_a_server_whose_clock_jumps_by_hours_loses_and_doubles_nothing",
             "verification/chaos/test_unlogged.py",
         ),
+        guards=("django_pgqueue/sql/tables/", "verification/chaos/"),
+        seconds=140,
     ),
     Part(
         "embedded",
@@ -205,6 +246,8 @@ REST = (
             "tests/embedded/test_temporary.py",
         ),
         parallel=True,
+        guards=("django_pgqueue/embedded/", "tests/embedded/"),
+        seconds=20,
     ),
     Part(
         "projects",
@@ -218,8 +261,16 @@ REST = (
             "tests/testing/test_project.py::test_pytest_with_several_processes_and_databases_that_are_kept_for_weeks",
             "tests/typing",
         ),
+        guards=("pyproject.toml", "django_pgqueue/testing/", "testproject/", "tests/typing/"),
+        seconds=55,
     ),
-    Part("benchmarks", "whether the benchmarks run", tests=("verification/benchmarks",), parallel=True),
+    Part(
+        "benchmarks",
+        "whether the benchmarks run",
+        tests=("verification/benchmarks",), parallel=True,
+        guards=("verification/benchmarks/",),
+        seconds=130,
+    ),
     Part(
         "contests",
         "whether each group of benchmarks runs as a whole",
@@ -239,6 +290,8 @@ REST = (
             "tests/spark/test_publish_answers.py",
             "tests/spark/test_session.py",
         ),
+        guards=("django_pgqueue/spark/", "django_pgqueue/pipeline/"),
+        seconds=180,
     ),
     Part(
         "kills",
@@ -251,6 +304,8 @@ REST = (
             "tests/spark/test_publish_kills.py",
             "tests/spark/test_rollup_runs.py::test_a_rollup_that_is_killed_while_it_writes_is_whole_or_not_there",
         ),
+        guards=("django_pgqueue/spark/", "django_pgqueue/pipeline/"),
+        seconds=300,
     ),
     Part(SLOW, "what takes minutes each and is nowhere else: storms of clients, upgrades under load, a driver killed"),
 )  # fmt: skip
@@ -271,14 +326,9 @@ def part_of(nodeid: str, *, slow: bool = False) -> str:
     return SLOW if slow else MAIN
 
 
-def part_of_the_day(day: date) -> Part:
-    """Return the part of the rest whose turn it is."""
-    return REST[day.toordinal() % len(REST)]
-
-
-def chosen_today(items: Sequence[T], count: int) -> Sequence[T]:
-    """Return about so many of the items: others at each turn of a part, until all have had theirs."""
-    turns = -(-len(items) // count)
-    today = os.environ.get(DAY)
-    day = date.fromisoformat(today) if today else date.today()  # noqa: DTZ011
-    return items[day.toordinal() // len(REST) % turns :: turns]
+def parts_for(changed: Iterable[str]) -> list[Part]:
+    """Return the parts that guard one of the changed paths, the quickest first."""
+    paths = tuple(changed)
+    return sorted(
+        (part for part in REST if any(path.startswith(part.guards) for path in paths)), key=lambda part: part.seconds
+    )

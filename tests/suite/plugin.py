@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,6 @@ import pytest
 from tests.suite.parts import LONGEST, MAIN, PARTS, QUICK, part_of, within
 from tests.support.paths import REPOSITORY
 
-# Seconds since 1970: from then on, what has not begun is skipped.
-UNTIL = "PGQUEUE_TEST_UNTIL"
-CUT_OFF = "CUT OFF: the time of this run was over"
 ADDRESS = "The name of a test has an address in it, which is another one in each process; give its parameters ids"
 # Until the tests are collected, what is compiled is written, also where PYTHONDONTWRITEBYTECODE is set: half of the
 # time of the collection is pytest's work on the assertions. While tests run, modules come and go.
@@ -56,11 +51,6 @@ def is_in(part: str, item: pytest.Item) -> bool:
     if part == "quick":
         return own == MAIN and within(item.nodeid, QUICK) is not None
     return own == part
-
-
-def pytest_runtest_setup() -> None:
-    if (until := os.environ.get(UNTIL)) and time.time() > float(until):
-        pytest.skip(CUT_OFF)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
+import subprocess
 import sys
 from collections import Counter
-from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.suite import __main__ as runner
-from tests.suite.parts import (
-    COUNTED,
-    DAY,
-    LONGEST,
-    MAIN,
-    PARTS,
-    QUICK,
-    REST,
-    SQL,
-    chosen_today,
-    part_of,
-    part_of_the_day,
-    within,
-)
+from tests.suite.changes import SINCE, changed_files, changed_functions
+from tests.suite.parts import COUNTED, LONGEST, MAIN, PARTS, QUICK, REST, SQL, part_of, parts_for, within
 from tests.support.paths import REPOSITORY
 
 NAMED = [name for part in REST for name in part.tests]
@@ -76,19 +63,30 @@ def test_the_longest_name_decides():
     assert part_of(f"{whole}_at_all") == MAIN
 
 
-def test_each_part_has_its_day():
-    days = [date(2026, 11, 23) + timedelta(days=number) for number in range(len(REST))]
-    assert {part_of_the_day(day).name for day in days} == {*PARTS}
+def test_a_change_calls_the_parts_that_guard_it():
+    assert [part.name for part in parts_for(["django_pgqueue/admin/queue.py"])] == ["browser"]
+    assert {part.name for part in parts_for(["README.md", "django_pgqueue/worker/worker.py"])} == {"guides", "faults"}
+    assert not parts_for(["LICENSE"])
+    seconds = [part.seconds for part in parts_for(["django_pgqueue/sql/functions/pgqueue_tick_v01.sql"])]
+    assert seconds == sorted(seconds)
 
 
-def test_the_days_choices_cover_everything_after_some_turns(monkeypatch: pytest.MonkeyPatch):
-    chosen: list[str] = []
-    for turn in range(4):
-        monkeypatch.setenv(DAY, str(date(2026, 11, 23) + timedelta(days=turn * len(REST))))
-        some = chosen_today("abcdefghijk", 3)
-        assert 2 <= len(some) <= 3
-        chosen += some
-    assert sorted(chosen) == list("abcdefghijk")
+def test_each_guarded_path_is_there_and_each_part_that_guards_says_how_long_it_takes():
+    for part in REST:
+        for path in part.guards:
+            assert (REPOSITORY / path).exists(), path
+        assert bool(part.guards) == bool(part.seconds), part.name
+
+
+def test_changes_are_those_since_a_commit_and_everything_where_git_does_not_know(monkeypatch: pytest.MonkeyPatch):
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if head.returncode == 0:
+        assert len(changed_files("no-such-commit")) > 1000
+    assert changed_files("no-such-commit"), "without git, too"
+    monkeypatch.delenv(SINCE, raising=False)
+    assert changed_functions() is None, "a run of everything"
+    monkeypatch.setenv(SINCE, "no-such-commit")
+    assert head.returncode or "tick" in changed_functions()
 
 
 SUITE = """
@@ -98,11 +96,11 @@ def test_three(): pass
 """
 
 
-def outcome(folder: Path, *, box: float | None = None, two: str = "pass") -> runner.Result:
+def outcome(folder: Path, *, two: str = "pass") -> runner.Result:
     (folder / "test_suite.py").write_text(SUITE.format(two=two))
     plugins = ("-p", "no:cacheprovider", "-p", "no:django", "-p", "tests.suite.plugin")
     line = ("pytest", *plugins, "-ra", f"--rootdir={folder}", "-c", "/dev/null", str(folder))
-    return runner.run("some", (line,), box=box)
+    return runner.run("some", (line,))
 
 
 def test_the_summary_of_pytest_is_kept(tmp_path: Path):
@@ -112,41 +110,43 @@ def test_the_summary_of_pytest_is_kept(tmp_path: Path):
 
 
 def test_a_failure_is_a_failure(tmp_path: Path):
-    assert outcome(tmp_path, two="assert 0", box=600).verdict == runner.FAILED
+    assert outcome(tmp_path, two="assert 0").verdict == runner.FAILED
 
 
 def test_a_command_that_fails_is_a_failure_although_the_next_one_passes():
     assert runner.run("some", (("no_such_module",), ("this",))).verdict == runner.FAILED
 
 
-def test_tests_that_have_not_begun_in_time_are_skipped_and_reported(tmp_path: Path):
-    result = outcome(tmp_path, two="assert 0", box=0)
-    assert result.verdict == runner.CUT
-    assert "3 skipped" in result.summaries[0]
-
-
-def test_a_run_that_does_not_end_is_interrupted():
+def test_a_part_that_does_not_end_is_cut_off_which_is_a_failure(monkeypatch: pytest.MonkeyPatch):
     endless = "import time; time.sleep(3600)"
-    status, interrupted, _ = runner.follow([sys.executable, "-c", endless], dict(os.environ), limit=2)
+    status, interrupted, _ = runner.follow([sys.executable, "-c", endless], limit=2)
     assert interrupted
     assert status != 0
+    monkeypatch.setattr(runner, "run", lambda name, lines: runner.Result(name, runner.CUT))
+    monkeypatch.setattr(sys, "argv", ["suite", "test"])
+    assert runner.main() == 1
 
 
-def test_the_last_lines_are_the_summaries(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(runner, "run", lambda name, lines, **box: runner.Result(name, summaries=[f"= {name} in 1s ="]))
-    monkeypatch.setattr(sys, "argv", ["suite", "today", "test", "--date", "2026-11-23"])
+def test_the_last_lines_are_the_summaries_of_all_that_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(runner, "run", lambda name, lines, **limit: runner.Result(name, summaries=[f"= {name} ="]))
+    monkeypatch.setattr(runner, "BOX", PARTS["browser"].seconds)
+    changed = ["django_pgqueue/admin/queue.py", "django_pgqueue/worker/worker.py"]
+    monkeypatch.setattr(runner, "changed_files", lambda since: changed)
+    monkeypatch.setenv(SINCE, "")
+    monkeypatch.setattr(sys, "argv", ["suite", "changed", "test", "--since", "1234567890"])
     assert runner.main() == 0
-    today = part_of_the_day(date(2026, 11, 23)).name
-    assert f"The part of 2026-11-23: {today}" in capsys.readouterr().out.splitlines()[0]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Changed since 12345678: browser"
+    assert lines[1].endswith(": faults")
+    assert lines[-2:] == ["= browser =", "= test ="]
 
 
 def test_the_rest_is_every_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(
-        runner, "run", lambda name, lines, **box: runner.Result(name, runner.CUT, summaries=["= all ="])
-    )
+    monkeypatch.setattr(runner, "run", lambda name, lines: runner.Result(name, summaries=["= all ="]))
     monkeypatch.setattr(sys, "argv", ["suite", "rest"])
     assert runner.main() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0].split()[-1] for line in lines if line.startswith("  CUT OFF")] == [*PARTS]
-    assert [line for line in lines if line.startswith("NOT EVERYTHING WAS RUN")]
+    assert [line.split()[-3][:-1] for line in lines if line.startswith("  passed")] == [*PARTS]
     assert lines[-len(PARTS) :] == ["= all ="] * len(PARTS)

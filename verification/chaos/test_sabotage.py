@@ -1,19 +1,19 @@
-"""Defects that are put into the queue are noticed: some of the list each day; all with PGQUEUE_SABOTAGE=all."""
+"""Defects that are put into the queue are noticed: in a run for changes, some of those in changed functions."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.suite.parts import chosen_today
+from tests.suite.changes import changed_functions
 from tests.support.paths import REPOSITORY
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.chaos.sabotage.run import catch
 from verification.chaos.server import Server
 
-CHOSEN = DEFECTS if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(DEFECTS, 2)
+CHANGED = changed_functions()
+CHOSEN = DEFECTS if CHANGED is None else [defect for defect in DEFECTS if defect.is_in(CHANGED)][:3]
 
 
 @pytest.mark.timeout(180)

@@ -1,13 +1,13 @@
-"""Defects that are put into the model's database are noticed: some each day; all with PGQUEUE_SABOTAGE=all."""
+"""Defects that are put into the model's database are noticed: in a run for changes, some of those in
+changed functions."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.suite.parts import chosen_today
+from tests.suite.changes import changed_functions
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 
 from .sabotage import NOTICED, OF_THE_MODEL, notice
@@ -15,7 +15,8 @@ from .sql import Queue
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
 DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OF_THE_MODEL)}
-CHOSEN = NOTICED if os.environ.get("PGQUEUE_SABOTAGE") == "all" else chosen_today(NOTICED, 14)
+CHANGED = changed_functions()
+CHOSEN = NOTICED if CHANGED is None else [name for name in NOTICED if DEFECT_OF[name].is_in(CHANGED)][:10]
 
 
 @pytest.mark.slow

@@ -29,6 +29,10 @@ class Defect:
         """All edits as (function, find, replace); none for a defect that is not in the database."""
         return ((self.function, self.find, self.replace), *self.also) if self.function else ()
 
+    def is_in(self, functions: set[str]) -> bool:
+        """Whether one of these functions, named without `pgqueue_`, has the guard."""
+        return any(function in functions for function, _, _ in self.edits)
+
     def edited(self, source: str, edit: tuple[str, str, str]) -> str:
         """Return the source of a function after one of the edits. Raises ValueError when it does not contain the guard
         (any more)."""
