@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from django_pgqueue.lifecycle.sweep import sweep
     from django_pgqueue.limits import Limit
     from django_pgqueue.outcomes import Cancelled, Complete, Defer, Reject, Retry
+    from django_pgqueue.results import await_all, wait_all
     from django_pgqueue.schedules import schedule
 
 __version__ = "0.1.0"
@@ -76,6 +77,7 @@ __all__ = [
     "Reject",
     "Retry",
     "aenqueue",
+    "await_all",
     "breaker_close",
     "breaker_open",
     "breaker_set",
@@ -124,6 +126,7 @@ __all__ = [
     "schedule_run",
     "spend",
     "sweep",
+    "wait_all",
 ]
 
 _HOMES = {
@@ -178,6 +181,7 @@ _HOMES = {
     "lifecycle.queue_set": ("queue_set",),
     "lifecycle.schedule_run": ("schedule_run",),
     "lifecycle.spend": ("spend",),
+    "results": ("await_all", "wait_all"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

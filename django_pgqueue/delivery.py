@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict
 from uuid import UUID
 
+import django_pgqueue
 from django_pgqueue.backoff import Policy
 from django_pgqueue.outcomes import Cancelled
 
@@ -104,6 +105,15 @@ class Enqueued:
     def created(self) -> bool:
         """Return whether a new message was created."""
         return self.outcome == "created"
+
+    def wait(self, timeout: timedelta | float | None = None, *, using: str | None = None) -> Any:
+        """Wait until the message has ended, and return its result; see :func:`django_pgqueue.wait_all`."""
+        return django_pgqueue.wait_all([self], timeout=timeout, using=using)[0]
+
+    async def await_(self, timeout: timedelta | float | None = None, *, using: str | None = None) -> Any:  # noqa: ASYNC109  (as the sync one)
+        """Wait as :meth:`wait` does, in async code."""
+        [result] = await django_pgqueue.await_all([self], timeout=timeout, using=using)
+        return result
 
 
 class LeaseToken(Protocol):

@@ -94,6 +94,32 @@ class QueueNotEmpty(PgQueueError):
     outcome = "not_empty"
 
 
+class ResultTimeout(PgQueueError, TimeoutError):
+    """Messages that were waited for have not ended in time: ``ids``. They go on."""
+
+    def __init__(self, message: str, *, hint: str = "", ids: tuple[int, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.ids = ids
+
+
+class MessageFailed(PgQueueError):
+    """A message that was waited for has ended without a result.
+
+    ``id``: the message's. ``reason``: that of the dead letter, or ``cancelled``, ``purged`` or ``dropped``.
+    ``dead_letter``: the id of the dead letter, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", id: int, reason: str, dead_letter: int | None = None) -> None:  # noqa: A002  (as everywhere)
+        super().__init__(message, hint=hint)
+        self.id = id
+        self.reason = reason
+        self.dead_letter = dead_letter
+
+
+class ResultUnavailable(PgQueueError):
+    """Nothing is known of a message that was waited for, or its transaction is still open."""
+
+
 class InvalidSchedule(PgQueueError, ValueError):
     """A definition is not one that a schedule may have. ``field`` names the wrong part."""
 

@@ -9,21 +9,23 @@ from typing import Any
 
 from tests.support.markdown import DOCS, blocks
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-def stubs(path: str = "python-api.md") -> dict[str, ast.FunctionDef]:
+
+def stubs(path: str = "python-api.md") -> dict[str, Function]:
     """Return the signatures of the Python API, as its page has them."""
     found = {}
     for block in blocks(DOCS / "reference" / path):
         if block.language == "pyi":
             for node in ast.parse(block.text).body:
-                if isinstance(node, ast.FunctionDef):
+                if isinstance(node, Function):
                     found[node.name] = node
                 elif isinstance(node, ast.ClassDef):
                     found[node.name] = next((item for item in node.body if isinstance(item, ast.FunctionDef)), node)
     return found
 
 
-def documented_parameters(node: ast.FunctionDef) -> list[tuple[str, bool, str | None]]:
+def documented_parameters(node: Function) -> list[tuple[str, bool, str | None]]:
     """Name, keyword only or not, and default of each parameter."""
     plain = [argument.arg for argument in node.args.args]
     defaults = [None] * (len(plain) - len(node.args.defaults)) + [ast.unparse(value) for value in node.args.defaults]
