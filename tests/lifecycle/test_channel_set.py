@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pytest
 from django.db import IntegrityError, ProgrammingError
+from psycopg.errors import UndefinedFunction
 
 from django_pgqueue import channel_release, channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
@@ -172,8 +173,9 @@ def test_it_is_a_function_of_the_database_too():
 def test_queue_and_channel_cannot_be_swapped_by_their_order():
     with pytest.raises(TypeError):
         channel_set("emails", "new")  # type: ignore[misc]
-    with refused(ProgrammingError, "does not exist"):
+    with refused(ProgrammingError) as raised:
         sql("SELECT pgqueue_channel_set('new')")
+    assert isinstance(raised.value.__cause__, UndefinedFunction)
     sql("SELECT pgqueue_channel_set('emails', 'new')")
     assert Channel.objects.filter(queue="emails", name="new").exists()
 

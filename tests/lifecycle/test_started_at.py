@@ -143,7 +143,11 @@ def test_as_many_times_as_messages_are_expected(verb: Any) -> None:
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e300"])
 def test_a_time_that_is_no_time_is_an_error_and_changes_nothing(seconds: str) -> None:
     [delivery] = lease_messages(1)
-    with transaction.atomic(), pytest.raises(InvalidMessage, match="out of range"), transaction.atomic():
+    with (
+        transaction.atomic(),
+        pytest.raises(InvalidMessage, match=r"a value cannot be stored: (interval|timestamp)"),
+        transaction.atomic(),
+    ):
         complete(delivery, ran_seconds=[float(seconds)])
     assert complete(delivery) == {delivery.id}
 
