@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from django_pgqueue.outcomes import Cancelled, Complete, Defer, Reject, Retry
     from django_pgqueue.results import await_all, wait_all
     from django_pgqueue.schedules import schedule
+    from django_pgqueue.unique import Debounce, Unique
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "Cancelled",
     "Complete",
     "Constant",
+    "Debounce",
     "Defer",
     "Delivery",
     "Enqueued",
@@ -76,6 +78,7 @@ __all__ = [
     "NewMessage",
     "Reject",
     "Retry",
+    "Unique",
     "aenqueue",
     "await_all",
     "breaker_close",
@@ -136,6 +139,7 @@ _HOMES = {
     "handlers": ("handler",),
     "schedules": ("schedule",),
     "limits": ("Limit",),
+    "unique": ("Debounce", "Unique"),
     "breakers": ("Breaker",),
     "lifecycle.enqueue": ("aenqueue", "enqueue", "enqueue_many"),
     "lifecycle.dequeue": ("dequeue",),

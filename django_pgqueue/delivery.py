@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from django_pgqueue.limits import Limit
+    from django_pgqueue.unique import Debounce, Unique
 
     P_co = TypeVar("P_co", covariant=True, default=Any)
 else:
@@ -62,6 +63,7 @@ class NewMessage:
     limits: Iterable[str | Limit] | None = None
     cost: int | None = None
     order_key: str | None = None
+    unique: Unique | Debounce | None = None
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -80,6 +82,7 @@ class EnqueueOptions(TypedDict, total=False):
     limits: Iterable[str | Limit] | None
     cost: int | None
     order_key: str | None
+    unique: Unique | Debounce | None
     on_refused: Literal["raise", "return"]
     using: str | None
 
@@ -88,15 +91,15 @@ class EnqueueOptions(TypedDict, total=False):
 class Enqueued:
     """Hold the answer of an enqueue. No code changes it; see :class:`NewMessage`.
 
-    ``id``: the new message's; for a ``duplicate`` that of the existing message; None for a message that was ``dropped``
-    or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``, ``busy`` or
-    ``invalid``. ``reason``: a sentence that says why it was refused; else empty. ``created_at``: when it was
-    ``created``, by the clock of the database. ``dropped_ids``: the messages that were dropped from a full channel to
-    make room, by its policy ``drop_oldest`` or ``replace``.
+    ``id``: the new message's; for ``duplicate`` and ``replaced`` that of the existing message; None for one that was
+    ``dropped`` or, with ``on_refused="return"``, refused: ``not_found`` (the channel), ``released``, ``full``,
+    ``busy`` or ``invalid``. ``reason``: a sentence that says why it was refused; else empty. ``created_at``: when it
+    was ``created``, by the clock of the database. ``dropped_ids``: the messages that were dropped from a full channel
+    to make room, by its policy ``drop_oldest`` or ``replace``.
     """
 
     id: int | None
-    outcome: Literal["created", "duplicate", "dropped", "not_found", "released", "full", "busy", "invalid"]
+    outcome: Literal["created", "duplicate", "replaced", "dropped", "not_found", "released", "full", "busy", "invalid"]
     reason: str = ""
     created_at: datetime | None = field(default=None, compare=False)
     dropped_ids: tuple[int, ...] = ()

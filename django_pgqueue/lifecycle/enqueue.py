@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
@@ -27,11 +28,12 @@ from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.enqueue_bind import Bound, bind, by_name
 from django_pgqueue.lifecycle.enqueue_columns import Columns, columns_of, parameters
 from django_pgqueue.lifecycle.enqueue_context import in_context
-from django_pgqueue.lifecycle.enqueue_statements import MANY, ONE
+from django_pgqueue.lifecycle.enqueue_statements import MANY, ONE, UNIQUE
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.limits import Limit
 from django_pgqueue.signals import message_created
 from django_pgqueue.sql.call import refusal_error
+from django_pgqueue.unique import Debounce, Unique
 
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)
@@ -54,6 +56,7 @@ def enqueue(
     limits: Iterable[str | Limit] | None = None,
     cost: int | None = None,
     order_key: str | None = None,
+    unique: Unique | Debounce | None = None,
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
@@ -77,6 +80,9 @@ def enqueue(
     the order of their ids: the next one when the one before it is settled, also through retries and deferrals. Other
     messages of the channel go on.
 
+    ``unique``: a :class:`Unique` or :class:`Debounce`, for more than ``dedupe_key`` does: while another message has its
+    key, that one is kept (``duplicate``), or gets the new payload (``replaced``).
+
     ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
     default: the queue's.
 
@@ -89,24 +95,37 @@ def enqueue(
         handler=name, payload={} if payload is NO_PAYLOAD else payload, channel=channel, queue=queue, body=body,
         headers=headers, priority=priority, dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts,
         backoff=backoff, dedupe_key=dedupe_key, limits=limits, cost=cost, order_key=order_key,
+        unique=unique,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)
-    try:
-        [bound] = seal_new([bind(message)], database)
-    except InvalidMessage as error:
-        if returned(on_refused):
-            return not_enqueued(error)
-        raise
-    [(id, outcome, created_at, dropped_ids, refusal)] = ONE.rows(  # noqa: A001  (as everywhere)
-        database, (*bound, settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
-    )
-    if refusal is not None:
-        return refused(refusal, "", on_refused)
-    enqueued = Enqueued(id, outcome, "", created_at, tuple(dropped_ids or ()))
+    enqueued = enqueue_one(message, on_refused, database)
     if message_created.receivers:
         announce([message], [enqueued], database)
     return enqueued
+
+
+def enqueue_one(message: NewMessage, on_refused: OnRefused, database: str, prefix: str = "") -> Enqueued:
+    """Enqueue a message, whose handler is a name, in a statement of its own. ``prefix``: goes before a refusal."""
+    try:
+        [bound] = seal_new([bind(message)], database)
+        asked = None if message.unique is None else message.unique.request()
+    except InvalidMessage as error:
+        error = InvalidMessage(f"{prefix}{error.message}", hint=error.hint)
+        if returned(on_refused):
+            return not_enqueued(error)
+        raise error from None
+    last = (settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
+    if asked is None:
+        [(id, outcome, created_at, dropped_ids, refusal)] = ONE.rows(database, (*bound, *last))  # noqa: A001  (as everywhere)
+    else:
+        place = Bound._fields.index("dedupe_key")
+        [(id, outcome, created_at, dropped_ids, refusal)] = UNIQUE.rows(  # noqa: A001
+            database, (asked, *bound[:place], *bound[place + 1 :], *last)
+        )
+    if refusal is not None:
+        return refused(refusal, prefix, on_refused)
+    return Enqueued(id, outcome, "", created_at, tuple(dropped_ids or ()))
 
 
 def enqueue_many(
@@ -130,6 +149,8 @@ def enqueue_many(
         )
     listed = in_context(given)
     database = alias(using)
+    if any(message.unique is not None for message in listed):
+        return enqueue_each(listed, on_refused, database)
     columns = columns_of(listed) if listed else None
     if columns is not None:
         enqueued = answers_of(call_many(columns, returned(on_refused), database), range(len(listed)), on_refused)
@@ -143,6 +164,27 @@ def enqueue_many(
     if message_created.receivers:
         announce(listed, enqueued, database)
     return enqueued
+
+
+def enqueue_each(messages: list[NewMessage], on_refused: OnRefused, database: str) -> list[Enqueued]:
+    """Enqueue messages of which some are unique, each in a statement of its own, in the order of their keys, so that
+    two callers do not wait for each other. Raises the first refusal, and then enqueues none."""
+    messages = [by_name(message) for message in messages]
+    answers: dict[int, Enqueued] = {}
+    with transaction.atomic(using=database):
+        for place in sorted(range(len(messages)), key=lambda place: key_of(messages[place])):
+            prefix = f"message {place + 1} of {len(messages)}: "
+            answers[place] = enqueue_one(messages[place], on_refused, database, prefix)
+    enqueued = [answers[place] for place in range(len(messages))]
+    if message_created.receivers:
+        announce(messages, enqueued, database)
+    return enqueued
+
+
+def key_of(message: NewMessage) -> tuple[str, str, str]:
+    """Return what a message is ordered by that may wait for other transactions."""
+    key = message.unique.key if message.unique is not None else message.dedupe_key
+    return (str(message.queue), str(message.channel), str(key))
 
 
 def answers_of(

@@ -15,6 +15,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import limit_size, to_json
 from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, checked_whole, optional_text
 from django_pgqueue.limits import limit_names
+from django_pgqueue.unique import Debounce, Unique
 
 
 class Bound(NamedTuple):
@@ -54,6 +55,10 @@ def bind(message: NewMessage) -> Bound:
         raise InvalidMessage(f"headers are not a mapping but {type(message.headers).__name__}")
     if message.body is not None and not isinstance(message.body, bytes):
         raise InvalidMessage(f"body is not bytes but {type(message.body).__name__}", hint="Encode it, or use payload.")
+    if message.unique is not None and not isinstance(message.unique, Unique | Debounce):
+        raise InvalidMessage(f"unique is not a Unique or Debounce but {type(message.unique).__name__}")
+    if message.unique is not None and message.dedupe_key is not None:
+        raise InvalidMessage("both unique and dedupe_key are given", hint="Give one.")
     most, body = settings.MAX_PAYLOAD, message.body or b""
     headers, payload = to_json(message.headers, "headers", most), to_json(message.payload, "payload", most)
     limit_size(len(body), "body", most)

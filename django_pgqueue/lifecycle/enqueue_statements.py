@@ -13,6 +13,16 @@ SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqu
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
 """,
 )
+# Without the dedupe key.
+UNIQUE = CallerStatement(
+    "pgqueue_enqueue_unique",
+    """
+SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue_unique(
+    %s::jsonb, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz,
+    %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, p_limits => %s::text[], p_cost => %s::integer,
+    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
+""",
+)
 # The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
 # that all messages were created at one time, is one row with all ids: a thousand rows would take the client and the
 # server longer than their conversion does.

@@ -73,6 +73,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_enqueue_each", 1),
         InstallFunction("pgqueue_enqueue_look", 1),
         InstallFunction("pgqueue_enqueue_many", 1),
+        InstallFunction("pgqueue_enqueue_unique", 1),
         InstallFunction("pgqueue_enqueue_wait", 1),
         InstallFunction("pgqueue_enter_beside", 1),
         InstallFunction("pgqueue_enter_limit", 1),

@@ -30,7 +30,8 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     outcomes AS (DELETE FROM pgqueue_breaker_outcome),
     changes AS (DELETE FROM pgqueue_breaker_change),
     limited AS (DELETE FROM pgqueue_limit_handler),
-    noted AS (DELETE FROM pgqueue_order_note)
+    noted AS (DELETE FROM pgqueue_order_note),
+    keys AS (DELETE FROM pgqueue_unique_key)
 SELECT 1
 """
 EMPTY_PIPELINE = """

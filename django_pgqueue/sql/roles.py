@@ -30,7 +30,7 @@ TABLES = (
     "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
     "arrival", "gate", "gate_side", "departure", "channel_size", "floor", "waiter", "tally", "unarchived",
     "unarchived_total", "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler",
-    "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
+    "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note", "unique_key",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
@@ -59,7 +59,7 @@ class ClientKind:
 
 PRODUCER = ClientKind(
     "producer",
-    ("enqueue", "enqueue_many", "raise"),
+    ("enqueue", "enqueue_many", "enqueue_unique", "raise"),
     (
         TableRight("INSERT", "message", "enqueue by a plain INSERT or COPY", GIVEN),
         TableRight(READ, "message", "INSERT … RETURNING id", ("id",)),

@@ -28,6 +28,7 @@ BEGIN
     v_removed := v_removed || v_pipeline || jsonb_build_object('schedule', cardinality(v_schedules),
         'schedule_tick', cardinality(v_ticks), 'channel', cardinality(p_channel_ids));
     IF NOT p_dry_run THEN
+        DELETE FROM pgqueue_unique_key AS k WHERE k.channel_id = ANY (p_channel_ids);
         DELETE FROM pgqueue_schedule AS s WHERE s.name = ANY (v_schedules);
         DELETE FROM pgqueue_schedule_tick AS t WHERE t.id = ANY (v_ticks);
         UPDATE pgqueue_channel AS c

@@ -399,6 +399,17 @@ CREATE TABLE pgqueue_pruned (
     PRIMARY KEY (queue, day)
 );
 
+-- The table has the keys of pgqueue_enqueue_unique, and which message has each: 0 while it is enqueued. expires_at: the
+-- key is taken until then, whatever becomes of the message. Only enqueues write it; pgqueue_prune_line deletes keys that
+-- nobody has any more.
+CREATE TABLE pgqueue_unique_key (
+    channel_id bigint NOT NULL,
+    unique_key varchar(200) NOT NULL,
+    message_id bigint NOT NULL,
+    expires_at timestamptz,
+    PRIMARY KEY (channel_id, unique_key)
+);
+
 -- The table counts the messages of partitions that retention has dropped, so that totals stay true.
 CREATE TABLE pgqueue_tally (
     queue varchar(100) COLLATE "C" NOT NULL,
