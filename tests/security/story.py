@@ -51,6 +51,8 @@ class Story:
         self.session.execute(PLAIN)
         yield self.call("outcome", "enqueue('one', p_dedupe_key => 'k', p_create_channel => true, p_channel => 'new')")
         yield self.call("outcome", "enqueue_many(ARRAY['a', 'b', 'c'], ARRAY['{}', '1', '[]']::jsonb[])")
+        for _ in range(2):
+            yield self.call("outcome", """enqueue_unique('{"key": "k", "window": "1 hour"}', 'unique')""")
         yield self.call("handler", "peek('default', 'small')")
         yield self.call("ready, scheduled, total", "metrics()")
         yield self.call("code", "explain_channel('default', 'small')")

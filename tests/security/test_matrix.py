@@ -21,6 +21,7 @@ VERBS = """
                     producer  worker  operator  reader  pipeline
     enqueue             x        x       .         .       .
     enqueue_many        x        x       .         .       .
+    enqueue_unique      x        x       .         .       .
     raise               x        x       x         .       .
     dequeue             .        x       .         .       .
     dequeue_matching    .        x       .         .       .
@@ -122,6 +123,7 @@ TABLES = """
     gate                .          .       S         S       S
     gate_side           .          .       S         S       S
     order_note          .          .       S         S       S
+    unique_key          .          .       S         S       S
     departure           .          .       S         S       S
     channel_size        .          .       S         S       S
     floor               .          .       S         S       S
