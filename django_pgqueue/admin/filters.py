@@ -13,9 +13,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin.base import Text, pk_in
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Message, SharedLimit
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import alias, call
 
 MOST_CHOICES = 20
 RECENT_ROWS = 10_000

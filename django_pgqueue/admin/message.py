@@ -23,8 +23,8 @@ from django_pgqueue.admin.filters import (
     HolderFilter,
     WaitingFilter,
 )
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Message, SharedLimit
+from django_pgqueue.sql.call import alias
 
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 

@@ -20,8 +20,8 @@ from django_pgqueue.admin.counts import LimitUsage, handlers_of_limit, limit_usa
 from django_pgqueue.admin.filters import PausedFilter
 from django_pgqueue.admin.forms import SharedLimitForm
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, SharedLimit
+from django_pgqueue.sql.call import alias
 
 
 @admin.register(SharedLimit)

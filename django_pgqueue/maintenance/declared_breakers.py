@@ -6,9 +6,9 @@ import logging
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.breaker_set import breaker_set
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.breakers import breaker_set
 from django_pgqueue.models import SharedLimit
+from django_pgqueue.sql.call import alias
 
 COLUMNS = ("breaker_handler", "breaker_failures", "breaker_within", "breaker_pause", "breaker_per")
 logger = logging.getLogger("django_pgqueue.maintenance")

@@ -16,7 +16,7 @@ from django_pgqueue.admin.base import CappedCount, Link, Text, capped
 from django_pgqueue.admin.counts import MOST_COUNTED, LimitUsage, limit_usage
 from django_pgqueue.admin.dashboard.drawing import limit_meter
 from django_pgqueue.admin.tenant.reads import Now
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import call

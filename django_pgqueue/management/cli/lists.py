@@ -9,9 +9,8 @@ from django.db.models import QuerySet
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
-from django_pgqueue.lifecycle.limit_health import limit_health
-from django_pgqueue.lifecycle.metrics import metrics
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.figures import limit_health, metrics
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.management.cli.choosing import DEAD, MESSAGES, chosen_dead, chosen_messages, matching
 from django_pgqueue.management.cli.options import CHANNEL, HANDLER, QUEUE, option, positive
 from django_pgqueue.management.cli.settings import present

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from django.core.management.base import CommandError
 
 import django_pgqueue as pgqueue
+from django_pgqueue.limits import rate_text
 from django_pgqueue.management.cli.options import (
     CONCURRENCY,
     FORGIVE,
@@ -26,7 +27,6 @@ from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.models import Channel, Queue
 from django_pgqueue.models.queue import Fairness
 from django_pgqueue.outcomes import KEEP, Archive
-from django_pgqueue.rates import rate_text
 from django_pgqueue.sql.call import call
 
 HANDLERS = """

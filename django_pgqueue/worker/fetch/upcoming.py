@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from django_pgqueue.lifecycle.wait import next_due
+from django_pgqueue.lifecycle.dequeue import next_due
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
