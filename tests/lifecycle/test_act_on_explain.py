@@ -101,7 +101,7 @@ class World:
         self.held = [d for d in self.held if alive.get(d.id, timezone.now()) > timezone.now()]
         return [self.held.pop(which % len(self.held))] if self.held else []
 
-    def do(self, action: str, given: object) -> None:  # noqa: C901, PLR0912
+    def do(self, action: str, given: object) -> None:
         """Do one action of a case."""
         match action, given:
             case "enqueue", (channel, handler, limits, key, delay, priority):
@@ -178,7 +178,7 @@ class World:
         """The dequeue has made it ready, or taken what waited for a limit out of the line."""
         return reason.code in ("arriving", "parked", "due", "waits_for_limit", "waits_for_order_key", "in_line")
 
-    def remove(self, reason: Reason, message: int, behind: tuple[int, ...]) -> bool:  # noqa: C901, PLR0911, PLR0912
+    def remove(self, reason: Reason, message: int, behind: tuple[int, ...]) -> bool:
         """Act on a reason, as a person would. Returns whether there was something to do."""
         facts = reason.facts
         match reason.code:
@@ -249,14 +249,24 @@ def every_waiting_message_can_be_served(case: list[tuple[str, object]]) -> None:
         transaction.set_rollback(True)
 
 
-FEW = settings(
-    max_examples=max(int(25 * TIMES), 1), deadline=None, database=None, derandomize=True, print_blob=False,
-    suppress_health_check=list(HealthCheck), phases=[Phase.generate], report_multiple_bugs=False,
-)  # fmt: skip
+def states(examples: int) -> settings:
+    """Return the settings for so many states, the same ones each time. A failure is not shrunk: that takes long."""
+    return settings(
+        max_examples=max(int(examples * TIMES), 1), deadline=None, database=None, derandomize=True,
+        phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
 
 
 @pytest.mark.django_db
-@FEW
-@given(case=st.lists(actions, min_size=8, max_size=30))
+@states(20)
+@given(case=st.lists(actions, min_size=8, max_size=20))
 def test_what_explain_names_is_all_that_holds_a_message_up(case: list[tuple[str, object]]) -> None:
+    every_waiting_message_can_be_served(case)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db
+@states(150)
+@given(case=st.lists(actions, min_size=20, max_size=40))
+def test_what_explain_names_is_all_that_holds_a_message_up_in_long_cases(case: list[tuple[str, object]]) -> None:
     every_waiting_message_can_be_served(case)
