@@ -29,38 +29,6 @@ BEGIN
     v_is_ready := EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1);
     RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb
         FROM pgqueue_explain_obstacles(v_channel.id, NULL, v_is_ready, p_alive) AS o;
-    -- What messages wait for outside of the line: limits and breakers, then order keys; explained by the first of each.
-    RETURN QUERY SELECT n.code, n.sentence, n.facts, NULL::jsonb
-    FROM (SELECT w.id FROM pgqueue_waiting_limits(0, 1000) AS w (id) UNION ALL SELECT -1) AS w
-    CROSS JOIN LATERAL (
-        SELECT m FROM pgqueue_message AS m WHERE m.waits_for = w.id AND m.channel_id = v_channel.id
-        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
-    ) AS f (message)
-    CROSS JOIN LATERAL pgqueue_explain_waits(f.message, true) AS n;
-    -- The type of an error alone: users who may see no errors may see the page of a channel.
-    RETURN QUERY
-    SELECT CASE WHEN n.is_unknown THEN 'unknown_handler' ELSE 'failed_before' END,
-        format('Messages of it that %s: %s%s. The first is message %s: %s.',
-            CASE WHEN n.is_unknown THEN 'wait for a worker that knows their handler'
-                ELSE 'failed and wait for their next attempt' END,
-            CASE WHEN n.seen = 1000 THEN 'at least ' END, n.messages, m.id,
-            CASE WHEN n.is_unknown THEN m.handler ELSE left(m.errors -> -1 ->> 'type', 200) END),
-        jsonb_build_object('message', m.id, 'handler', m.handler, 'messages', n.messages), NULL::jsonb
-    FROM (
-        SELECT o.is_unknown, count(*) AS messages, (array_agg(o.id ORDER BY o.dequeue_at, o.id))[1] AS id,
-            max(o.seen) AS seen
-        FROM (
-            SELECT s.*, count(*) OVER () AS seen,
-                coalesce(s.errors -> -1 ->> 'type' LIKE '%UnknownHandler', false) AS is_unknown
-            FROM (
-                SELECT m.id, m.dequeue_at, m.waits_for, m.errors FROM pgqueue_message AS m
-                WHERE m.channel_id = v_channel.id AND m.status = 3 ORDER BY m.dequeue_at LIMIT 1000) AS s
-        ) AS o
-        WHERE o.waits_for IS NULL AND (o.is_unknown OR o.errors -> -1 ? 'attempt')
-        GROUP BY o.is_unknown
-    ) AS n
-    JOIN pgqueue_message AS m ON m.id = n.id
-    ORDER BY n.is_unknown DESC;
     IF NOT v_is_ready THEN
         RETURN QUERY
         SELECT 'empty',

@@ -139,7 +139,8 @@ BEGIN
     RETURN QUERY SELECT n.code, n.sentence, n.facts FROM (VALUES
     (v_next >= m.max_attempts AND m.attempts > 0, 'last_attempt',
         format(CASE m.status
-            WHEN 2 THEN 'This attempt is its last (%s of %s): if it fails, or its worker dies, it becomes a dead letter.'
+            WHEN 2 THEN 'This attempt is its last (%s of %s): if it fails, or its worker dies, it becomes a dead '
+                'letter.'
             ELSE 'Its next attempt is the last (%s of %s): if it fails, it becomes a dead letter.' END,
             v_next, m.max_attempts),
         jsonb_build_object('attempt', v_next, 'max_attempts', m.max_attempts)),

@@ -1,7 +1,8 @@
 -- Explains what holds up all messages of a channel now (pauses, a message that holds the ordered channel, missing
--- workers, limits of the channel and its queue), and, with p_ready, where it stands in the line.
--- p_id: the ready message whose place is estimated; NULL: the channel's own. The estimate takes the weights of the other
--- channels as 1, and counts to 1,000. p_alive: a worker that was silent for longer counts as dead.
+-- workers, limits of the channel and its queue); then what messages of a channel wait for outside of the line; and the
+-- place in the line.
+-- p_id: the message that is explained; NULL: the channel itself. p_ready: estimate the place. It takes the weights of
+-- other channels as 1, and counts to 1,000. p_alive: a worker that was silent for longer counts as dead.
 -- Leases are counted as pgqueue_allowance and pgqueue_queue_allowance count them, and at no higher cost. Consumers by
 -- plain SQL are not seen.
 -- Locks: none.
@@ -42,7 +43,8 @@ DECLARE
 BEGIN
     SELECT c.* INTO v_channel FROM pgqueue_channel AS c WHERE c.id = p_channel_id;
     SELECT q.* INTO v_queue FROM pgqueue_queue AS q WHERE q.name = v_channel.queue;
-    SELECT l.queue, l.seq, l.fresh, l.seq IS NOT NULL AND l.parked_until IS NULL AS in_line, l.current_id, l.next_at, l.debt,
+    SELECT l.queue, l.seq, l.fresh, l.seq IS NOT NULL AND l.parked_until IS NULL AS in_line, l.current_id, l.next_at,
+        l.debt,
         -- After the clock was set back, all leases are counted.
         CASE WHEN l.lease_floor <= v_now THEN l.lease_floor ELSE '-infinity' END AS lease_floor,
         CASE WHEN l.floor_at < 'infinity' THEN l.floor_rank ELSE -32768 END::smallint AS floor_rank,
@@ -111,7 +113,7 @@ BEGIN
         WHERE v_guarded.name IS NOT NULL
         GROUP BY l.channel_id, c.name
     ) AS h;
-    SELECT w.waiting, w.total, ceil((v_held.leased + 1) * v_channel.weight / w.total::double precision)::integer AS share
+    SELECT w.waiting, ceil((v_held.leased + 1) * v_channel.weight / w.total::double precision)::integer AS share
     INTO v_weights
     FROM pgqueue_line(v_queue.name, v_now) AS n
     CROSS JOIN LATERAL pgqueue_share_weights(v_queue.name, v_held.channel_ids, n.lane_seq, n.fresh_seq) AS w
@@ -224,6 +226,40 @@ BEGIN
     ) AS n (holds, code, sentence, facts)
     WHERE n.holds AND (v_channel.id IS NOT NULL OR n.code = 'channel_missing');
     v_blocked := FOUND;
+    IF p_id IS NULL THEN
+        -- Limits and breakers, then order keys: the first message that waits for one explains it.
+        RETURN QUERY SELECT n.code, n.sentence, n.facts
+        FROM (SELECT w.id FROM pgqueue_waiting_limits(0, 1000) AS w (id) UNION ALL SELECT -1) AS w
+        CROSS JOIN LATERAL (
+            SELECT m FROM pgqueue_message AS m WHERE m.waits_for = w.id AND m.channel_id = p_channel_id
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1
+        ) AS f (message)
+        CROSS JOIN LATERAL pgqueue_explain_waits(f.message, true) AS n;
+        -- The type of an error alone: users who may see no errors may see the page of a channel.
+        RETURN QUERY
+        SELECT CASE WHEN n.is_unknown THEN 'unknown_handler' ELSE 'failed_before' END,
+            format('Messages of it that %s: %s%s. The first is message %s: %s.',
+                CASE WHEN n.is_unknown THEN 'wait for a worker that knows their handler'
+                    ELSE 'failed and wait for their next attempt' END,
+                CASE WHEN n.seen = 1000 THEN 'at least ' END, n.messages, m.id,
+                CASE WHEN n.is_unknown THEN m.handler ELSE left(m.errors -> -1 ->> 'type', 200) END),
+            jsonb_build_object('message', m.id, 'handler', m.handler, 'messages', n.messages)
+        FROM (
+            SELECT o.is_unknown, count(*) AS messages, (array_agg(o.id ORDER BY o.dequeue_at, o.id))[1] AS id,
+                max(o.seen) AS seen
+            FROM (
+                SELECT s.*, count(*) OVER () AS seen,
+                    coalesce(s.errors -> -1 ->> 'type' LIKE '%UnknownHandler', false) AS is_unknown
+                FROM (
+                    SELECT m.id, m.dequeue_at, m.waits_for, m.errors FROM pgqueue_message AS m
+                    WHERE m.channel_id = p_channel_id AND m.status = 3 ORDER BY m.dequeue_at LIMIT 1000) AS s
+            ) AS o
+            WHERE o.waits_for IS NULL AND (o.is_unknown OR o.errors -> -1 ? 'attempt')
+            GROUP BY o.is_unknown
+        ) AS n
+        JOIN pgqueue_message AS m ON m.id = n.id
+        ORDER BY n.is_unknown DESC;
+    END IF;
     IF NOT p_ready THEN
         RETURN;
     END IF;

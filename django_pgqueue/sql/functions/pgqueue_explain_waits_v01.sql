@@ -131,7 +131,8 @@ BEGIN
         format('The breaker of handler %s is %s, after %s failures in a row within %s.%s', b.breaker_handler,
             CASE WHEN u.until > v_now THEN 'open until ' || date_trunc('second', u.until)
                 ELSE 'open, and one message at a time may try' END,
-            b.breaker_failures, b.breaker_within, CASE WHEN b.breaker_per = 'channel' THEN ' It is one for each channel.' END),
+            b.breaker_failures, b.breaker_within,
+            CASE WHEN b.breaker_per = 'channel' THEN ' It is one for each channel.' END),
         jsonb_build_object('handler', b.breaker_handler, 'per', b.breaker_per, 'until', u.until,
             'opened_at', b.opened_at, 'failures', b.breaker_failures, 'within', b.breaker_within)
     FROM pgqueue_limit_handler AS h
@@ -141,8 +142,8 @@ BEGIN
         (SELECT l.* FROM pgqueue_limit AS l WHERE l.id = h.limit_id)
         LIMIT 1
     ) AS b ON NOT p_all OR p_message.waits_for IN (b.id, h.limit_id)
-    CROSS JOIN LATERAL pgqueue_breaker_until(b, CASE WHEN b.breaker_per = 'channel' THEN p_message.channel_id ELSE 0 END)
-        AS u (until)
+    CROSS JOIN LATERAL pgqueue_breaker_until(
+        b, CASE WHEN b.breaker_per = 'channel' THEN p_message.channel_id ELSE 0 END) AS u (until)
     WHERE h.handler = p_message.handler AND h.breaker AND u.until IS NOT NULL;
     IF p_message.waits_for >= 0 THEN
         RETURN QUERY SELECT v_awaited, 'waits_for_limit',
