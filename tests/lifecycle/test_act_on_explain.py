@@ -258,7 +258,7 @@ def states(examples: int) -> settings:
 
 
 @pytest.mark.django_db
-@states(20)
+@states(12)
 @given(case=st.lists(actions, min_size=8, max_size=20))
 def test_what_explain_names_is_all_that_holds_a_message_up(case: list[tuple[str, object]]) -> None:
     every_waiting_message_can_be_served(case)
