@@ -26,7 +26,7 @@
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
---                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
+--                raise_floors, measure_since; maintenance counts as stopped: explain_message; pause
 --                between two warnings: may_warn_of_queue
 --   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
