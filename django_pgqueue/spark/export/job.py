@@ -23,7 +23,6 @@ from django_pgqueue.spark.export.task import ExportResult
 from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
 from django_pgqueue.spark.lake.writing import Writing, check_log
-from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
 
 
@@ -92,11 +91,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
 
 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
-    progress = Progress(len(plan.tasks))
-    try:
-        results = run_tasks(plan.tasks, source, str(writing.folder), progress, options)
-    finally:
-        progress.end()
+    results = run_tasks(plan.tasks, source, str(writing.folder), options)
     for result in results:
         if result.failure:
             raise PipelineError(result.failure)
