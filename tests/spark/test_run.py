@@ -73,12 +73,13 @@ def test_turns_follow_each_other_on_one_session(dsn: str, database: Database, la
     fill_archive(database, 1000, yesterday(database))
     with running(lake, output, "--every", "500ms", "--master", "local[1,4]", source=dsn) as process:
         eventually(lambda: loaded(database) == 1000 or process.poll() is not None, seconds=100)
-        first = javas_of(process)
+        first = javas_of(process), [*tmp_path.glob("pgqueue-spark-*")]
         fill_archive(database, 1000, yesterday(database))
         eventually(lambda: loaded(database) == 2000 or process.poll() is not None, seconds=100)
         assert process.poll() is None, output.read_text()
-        assert len(first) == 1
-        assert javas_of(process) == first
+        assert [len(each) for each in first] == [1, 1]
+        # A session has a folder of its own.
+        assert (javas_of(process), [*tmp_path.glob("pgqueue-spark-*")]) == first
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
 
