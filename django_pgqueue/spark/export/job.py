@@ -13,13 +13,11 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import register
 from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.channels import take_snapshot
-from django_pgqueue.spark.export.engine import run_tasks
 from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import Repair, find_repair
-from django_pgqueue.spark.export.task import ExportResult
+from django_pgqueue.spark.export.task import ExportOptions, ExportResult, run_tasks
 from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
 from django_pgqueue.spark.lake.writing import Writing, check_log

@@ -9,12 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.redrive.batch import Letter, look, redrive_batch
+from django_pgqueue.spark.redrive.batch import Letter, Tally, look, redrive_batch
 from django_pgqueue.spark.redrive.letters import dead_letters, once, prepared
-from django_pgqueue.spark.redrive.tally import Tally
 from django_pgqueue.spark.session import session
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 if TYPE_CHECKING:
     from pyspark import RDD
