@@ -72,10 +72,10 @@ def test_turns_follow_each_other_on_one_session(dsn: str, database: Database, la
     output = tmp_path / "output"
     fill_archive(database, 1000, yesterday(database))
     with running(lake, output, "--every", "500ms", "--master", "local[1,4]", source=dsn) as process:
-        eventually(lambda: loaded(database) == 1000 or process.poll() is not None, seconds=100)
+        eventually(lambda: loaded(database) == 1000 or process.poll() is not None, seconds=200)
         first = javas_of(process), [*tmp_path.glob("pgqueue-spark-*")]
         fill_archive(database, 1000, yesterday(database))
-        eventually(lambda: loaded(database) == 2000 or process.poll() is not None, seconds=100)
+        eventually(lambda: loaded(database) == 2000 or process.poll() is not None, seconds=200)
         assert process.poll() is None, output.read_text()
         assert [len(each) for each in first] == [1, 1]
         # A session has a folder of its own.
@@ -94,7 +94,7 @@ def test_a_turn_that_fails_is_tried_again(dsn: str, lake: Path, tmp_path: Path) 
     nowhere = "postgresql://ada:c4n4ry-9713@127.0.0.1:9/shop"
     Lake.open(lake, create=True)
     with running(lake, output, "--every", "100ms", source=nowhere) as process:
-        eventually(lambda: output.read_text().count("cannot be reached") >= 5, seconds=100)
+        eventually(lambda: output.read_text().count("cannot be reached") >= 5, seconds=200)
         assert process.poll() is None
     assert "c4n4ry" not in output.read_text()
 
@@ -103,7 +103,7 @@ def test_it_ends_when_its_java_has_ended(dsn: str, database: Database, lake: Pat
     output = tmp_path / "output"
     fill_archive(database, 100, yesterday(database))
     with running(lake, output, "--every", "500ms", "--master", "local[1,4]", source=dsn) as process:
-        eventually(lambda: loaded(database) == 100 or process.poll() is not None, seconds=100)
+        eventually(lambda: loaded(database) == 100 or process.poll() is not None, seconds=200)
         [java] = javas_of(process)
         os.kill(java, signal.SIGKILL)
         assert process.wait(100) == 1
