@@ -109,6 +109,6 @@ def test_the_example_of_the_readme_works_in_a_new_project(owner: Newcomer) -> No
     newcomer.run(["python", "manage.py", "shell", "-c", order], page)
     said = newcomer.run(["python", "manage.py", "runqueueworker", "--drain"], page)
 
-    assert "1 completed" in said
+    assert "2 completed" in said
     confirmed = "from shop.models import Order; print('confirmed:', Order.objects.get().confirmed)"
     assert "confirmed: True" in newcomer.run(["python", "manage.py", "shell", "-c", confirmed], page)
