@@ -63,8 +63,7 @@ def captioned(fence: re.Match[str]) -> str:
 
 def indexed(comment: re.Match[str]) -> str:
     """The words of the comment as entries of the index. The search ranks main entries first."""
-    entries = [f"single: ! {word.strip()}" for word in comment["words"].split(",")]
-    return "\n".join(["```{index}", *entries, "```"])
+    return f"```{{index}} {', '.join(f'! {word.strip()}' for word in comment['words'].split(','))}\n```"
 
 
 def relinked(text: str, file: Path, page: Path) -> str:

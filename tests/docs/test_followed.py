@@ -148,5 +148,7 @@ def test_a_project_runs_on_a_managed_server(managed: Newcomer) -> None:
     """As docs/how-to/managed-postgresql.md says: no superuser, no extension, and sessions that are ended when idle."""
     test_the_example_of_the_readme_works_in_a_new_project(new_project(managed))
 
-    owner = "from django.db import connection as c; r = c.cursor(); print(*r.execute('SELECT user, version()').fetchone())"
+    owner = (
+        "from django.db import connection as c; r = c.cursor(); print(*r.execute('SELECT user, version()').fetchone())"
+    )
     assert "pgqueue_managed PostgreSQL" in managed.run(["python", "manage.py", "shell", "-v0", "-c", owner], "owner")
