@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.handler_types import AnyHandler
@@ -28,6 +28,7 @@ def limit_set(
     release_interval: timedelta | Keep | None = KEEP,
     release_burst: int | Keep = KEEP,
     handlers: Iterable[str | AnyHandler] | Keep = KEEP,
+    per: Literal["channel"] | Keep | None = KEEP,
     forgive: bool = False,
     using: str | None = None,
 ) -> int:
@@ -43,7 +44,9 @@ def limit_set(
     in which one token comes (a timedelta), and ``release_burst``, the tokens that may be saved up (default 1).
 
     ``handlers``: names, or decorated functions, all of whose messages have the limit; they replace those that were set
-    before. ``forgive``: True ends the debt of the rate, which messages have left that cost more than its burst.
+    before. ``per``: "channel": each channel has the limit for itself; None: all share it. Another ``per`` than before
+    starts with a full rate. ``forgive``: True ends the debt of the rate, which messages have left that cost more than
+    its burst, in all channels.
     ``using``: database alias; default: the queue's.
 
     Returns the id of the limit. Raises InvalidMessage.
@@ -58,6 +61,7 @@ def limit_set(
         "release_interval": release_interval,
         "release_burst": release_burst,
         "handlers": handlers,
+        "per": per,
         "forgive": forgive or KEEP,
     }
     settings = {what: setting_as_json(what, value) for what, value in given.items() if value is not KEEP}
@@ -73,6 +77,8 @@ def setting_as_json(what: str, value: Any) -> Any:
         return boolean(value, what)
     if value is None and what != "release_burst":
         return None
+    if what == "per":
+        return checked_text(value, what)
     if what == "release_interval":
         checked_duration(value, what)
         return f"{value.total_seconds():f} seconds"

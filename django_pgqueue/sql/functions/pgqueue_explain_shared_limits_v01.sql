@@ -16,7 +16,7 @@ BEGIN
         UNION
         SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = p_message.handler AND NOT h.breaker
     ) AS n
-    JOIN pgqueue_limit AS l ON l.id = n.id
+    JOIN pgqueue_limit AS l ON l.id = coalesce(pgqueue_own_limit(n.id, p_message.channel_id), n.id)
     CROSS JOIN LATERAL pgqueue_explain_room(l, coalesce(p_message.cost, 1)) AS r
     ORDER BY l.id;
     RETURN QUERY SELECT b.code, b.sentence, b.facts
@@ -30,7 +30,9 @@ BEGIN
         RETURN QUERY SELECT 'waits_for_limit',
             format('It waits for %s. Messages of its channel before it there: %s%s.',
                 pgqueue_limit_label(p_message.waits_for), CASE WHEN v_ahead = 1000 THEN 'at least ' END, v_ahead),
-            jsonb_build_object('limit', (SELECT l.name FROM pgqueue_limit AS l WHERE l.id = p_message.waits_for),
+            jsonb_build_object('limit', (SELECT coalesce(s.name, l.name) FROM pgqueue_limit AS l
+                LEFT JOIN pgqueue_limit AS s ON s.id = l.parent_id AND l.breaker_failures IS NULL
+                WHERE l.id = p_message.waits_for),
                 'messages_before', v_ahead);
     END IF;
 END;

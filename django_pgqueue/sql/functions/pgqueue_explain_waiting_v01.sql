@@ -17,7 +17,11 @@ DECLARE
     v_count integer;
 BEGIN
     FOR v_limit IN
-        SELECT w.id, f.cost FROM pgqueue_waiting_limits(0, v_most) AS w (id)
+        SELECT w.id, f.cost FROM (
+            SELECT w.id FROM pgqueue_waiting_limits(0, v_most) AS w (id)
+            UNION
+            SELECT l.id FROM pgqueue_limit AS l WHERE l.channel_id = p_channel_id
+        ) AS w
         CROSS JOIN LATERAL (
             SELECT m.cost FROM pgqueue_message AS m
             WHERE m.waits_for = w.id AND m.channel_id = p_channel_id
@@ -37,7 +41,9 @@ BEGIN
         RETURN QUERY SELECT 'waits_for_limit',
             format('Messages of it that wait for %s: %s%s.', pgqueue_limit_label(v_limit.id),
                 CASE WHEN v_count = v_most THEN 'at least ' END, v_count),
-            jsonb_build_object('limit', (SELECT l.name FROM pgqueue_limit AS l WHERE l.id = v_limit.id),
+            jsonb_build_object('limit', (SELECT coalesce(s.name, l.name) FROM pgqueue_limit AS l
+                LEFT JOIN pgqueue_limit AS s ON s.id = l.parent_id AND l.breaker_failures IS NULL
+                WHERE l.id = v_limit.id),
                 'messages', v_count);
     END LOOP;
     SELECT m.* INTO v_first FROM pgqueue_message AS m
