@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import InvalidMessage
@@ -37,6 +37,7 @@ class LimitValues:
     rate: str | None = None
     release_interval: timedelta | None = None
     release_burst: int | None = None
+    per: Literal["channel"] | None = None
 
     def check(self) -> None:
         """Raise InvalidMessage for a value that is not allowed."""
@@ -55,6 +56,8 @@ class LimitValues:
             )
         if interval is not None and not timedelta(0) < interval <= LONGEST_INTERVAL:
             raise self.problem(f"release_interval is {interval}", "Give a time longer than zero, or None.")
+        if self.per not in (None, "channel"):
+            raise self.problem(f"per is {self.per!r}", 'Give "channel", or None.')
         if self.rate is not None and not (interval is None and self.release_burst is None):
             raise self.problem("rate stands for release_interval and release_burst", "Give it, or the two.")
         self.values()
@@ -76,6 +79,7 @@ class LimitValues:
             "max_cost": self.max_cost,
             "release_interval": interval,
             "release_burst": burst,
+            "per": self.per,
         }
 
 
@@ -90,7 +94,7 @@ class Limit(LimitValues):
     sum of the costs of the leased messages. ``rate``: tokens in a time, such as ``"100/s burst 50"``; a message takes
     its cost, which is 1 by default. It stands for ``release_interval``, the time in which one token comes (a
     timedelta), and ``release_burst``, the tokens that may be saved up (default 1). Without any of them, the limit can
-    only be paused.
+    only be paused. ``per``: "channel": each channel has all of this for itself; None: all channels share it.
 
     Raises InvalidMessage for a value that is not allowed, and for a second declaration of the name that differs.
     """

@@ -13,7 +13,7 @@ from django_pgqueue import explain_message
 from django_pgqueue.admin import explanation, message_actions, rendering, story
 from django_pgqueue.admin.base import Text, needs
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
-from django_pgqueue.admin.counts import limits_of_message
+from django_pgqueue.admin.counts import limit_names, limits_of_message
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
@@ -93,7 +93,8 @@ class MessageAdmin(BulkActionsAdmin):
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
             return self.or_dash(None)
-        return self.link(rendering.name(found), "sharedlimit_change", found.pk)
+        name = limit_names([found.pk], using=alias(None))[found.pk]
+        return self.link(rendering.name(name), "sharedlimit_change", found.pk)
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:

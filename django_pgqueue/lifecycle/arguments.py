@@ -154,7 +154,7 @@ def handler_names(handlers: Any, what: str) -> list[str]:
 
 CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("max_concurrency", "max_size", "max_cost", "release_burst", "weight"), checked_whole),
-    **dict.fromkeys(("full_policy", "archive", "on_dead", "fairness"), checked_text),
+    **dict.fromkeys(("full_policy", "archive", "on_dead", "fairness", "per"), checked_text),
     **dict.fromkeys(("ordered", "events", "forgive"), boolean),
     **dict.fromkeys(("release_interval", "retention", "dead_letter_retention"), interval_text),
     "max_share": finite,

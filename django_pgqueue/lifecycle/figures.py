@@ -127,14 +127,15 @@ class LimitHealth(AsJson):
 
     ``kind``: shared, and the name is that of a shared limit; or queue, and the limit is that of a whole queue.
     ``places``: leased messages that count; ``cost``: what they cost, None for a queue. ``tokens``: in the bucket of the
-    rate, negative while it has debts, None without a rate. ``waiting``: messages that wait for it; ``oldest_age``: how
+    rate, negative while it has debts, None without a rate. A limit for each channel has None in these three, and its
+    ``why`` is that of the channel that has waited longest. ``waiting``: messages that wait for it; ``oldest_age``: how
     long the oldest of them has been due. ``why``: paused, full or rate; None: it has room. ``complete``: False if there
     are more messages than were counted; the numbers are then lower bounds.
     """
 
     kind: Literal["shared", "queue"]
     name: str
-    places: int
+    places: int | None
     max_concurrency: int | None
     cost: int | None
     max_cost: int | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django_pgqueue.handlers import AnyHandler
 from django_pgqueue.lifecycle.arguments import checked_text, handler_name, pause_of, settings_as_json
@@ -22,6 +23,7 @@ def limit_set(
     release_interval: timedelta | Keep | None = KEEP,
     release_burst: int | Keep = KEEP,
     handlers: Iterable[str | AnyHandler] | Keep = KEEP,
+    per: Literal["channel"] | Keep | None = KEEP,
     forgive: bool = False,
     using: str | None = None,
 ) -> int:
@@ -37,14 +39,15 @@ def limit_set(
     in which one token comes (a timedelta), and ``release_burst``, the tokens that may be saved up (default 1).
 
     ``handlers``: names, or decorated functions, all of whose messages have the limit; they replace those that were set
-    before. ``forgive``: True ends the debt of the rate, which messages have left that cost more than its burst.
-    ``using``: database alias; default: the queue's.
+    before. ``per``: "channel": each channel has the limit for itself; None: all share it. Another ``per`` than before
+    starts with a full rate. ``forgive``: True ends the debt of the rate, which messages have left that cost more than
+    its burst, in all channels. ``using``: database alias; default: the queue's.
 
     Returns the id of the limit. Raises InvalidMessage.
     """
     settings = settings_as_json(
         rate=rate, max_concurrency=max_concurrency, max_cost=max_cost, release_interval=release_interval,
-        release_burst=release_burst, handlers=handlers, forgive=forgive or KEEP,
+        release_burst=release_burst, handlers=handlers, per=per, forgive=forgive or KEEP,
     )  # fmt: skip
     return int(ask(using, LIMIT_SET, (checked_text(name, "name"), settings))[0][0])
 

@@ -37,7 +37,7 @@ from django_pgqueue import (
     retry,
     sweep,
 )
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 from django_pgqueue.models import Message, Worker
 from tests.support.moments import a_moment_of_the_database, expire, pass_time
 from tests.support.workers import make_worker

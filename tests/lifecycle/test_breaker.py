@@ -134,7 +134,7 @@ def test_a_handler_declares_it_and_the_database_follows(handlers_restored: None)
     assert sync_breakers() == 1
     assert sync_breakers() == 0
     row = SharedLimit.objects.get()
-    found = (row.breaker_handler, row.breaker_failures, row.breaker_within, row.breaker_pause, row.breaker_per)
+    found = (row.breaker_handler, row.breaker_failures, row.breaker_within, row.breaker_pause, row.per)
     assert found == ("mail.send", 2, timedelta(minutes=1), timedelta(hours=1), "handler")
 
 

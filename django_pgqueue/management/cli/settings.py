@@ -123,7 +123,7 @@ def set_channel(run: VerbRun) -> None:
     change(run, CHANNEL_NAMES, row and present(row, CHANNEL_NAMES), act)
 
 
-LIMIT_NAMES = ("max_concurrency", "max_cost", "rate")
+LIMIT_NAMES = ("max_concurrency", "max_cost", "rate", "per")
 
 
 @verb(
@@ -132,6 +132,8 @@ LIMIT_NAMES = ("max_concurrency", "max_cost", "rate")
     setting("--max-cost", type=or_none(positive), metavar="N",
             help="the sum of the costs of leased messages; none lifts it"),
     RATE,
+    setting("--per", type=or_none(str), metavar="channel",
+            help="channel: each channel has the limit for itself; none: all channels share it"),
     option("--handler", action="append", dest="handlers", default=None, metavar="NAME",
            help="all messages of this handler have the limit; repeatable; replaces those of before; none: no handler"),
     FORGIVE, changes=True,

@@ -231,7 +231,16 @@ BEGIN
     IF p_id IS NULL THEN
         -- Limits and breakers, then order keys: the first message that waits for one explains it.
         RETURN QUERY SELECT n.code, n.sentence, n.facts
-        FROM (SELECT w.id FROM pgqueue_waiting_limits(0, 1000) AS w (id) UNION ALL SELECT -1) AS w
+        FROM (
+            SELECT o.id FROM (
+                SELECT w.id FROM pgqueue_waiting_limits(0, 1000) AS w (id)
+                UNION
+                SELECT l.id FROM pgqueue_limit AS l WHERE l.channel_id = p_channel_id
+                UNION
+                SELECT -1
+            ) AS o
+            ORDER BY o.id < 0, o.id
+        ) AS w
         CROSS JOIN LATERAL (
             SELECT m FROM pgqueue_message AS m WHERE m.waits_for = w.id AND m.channel_id = p_channel_id
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1

@@ -63,24 +63,34 @@ BEGIN
     WHERE p_message.waits_for = -1 OR NOT p_all AND f.id <> p_message.id
         AND NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = p_message.channel_id AND c.ordered);
     FOR v_limit IN
-        SELECT l.*, coalesce('the breaker of handler ' || l.breaker_handler, 'the handler ' || h.handler,
-                'the shared limit ' || l.name) AS label
+        -- The row of a channel goes by the settings of its limit; a limit for each channel by its pause alone.
+        SELECT s.*, l.id AS row_id, coalesce('the breaker of handler ' || l.breaker_handler,
+            (SELECT format('the shared limit %s of channel %s', s.name, coalesce(c.queue || '/' || c.name, '?'))
+            FROM (VALUES (l.channel_id)) AS v (id) LEFT JOIN pgqueue_channel AS c ON c.id = v.id
+            WHERE l.parent_id IS NOT NULL),
+            'the handler ' || h.handler, 'the shared limit ' || l.name) AS label
         FROM pgqueue_limit AS l
+        JOIN pgqueue_limit AS s
+            ON s.id = CASE WHEN l.breaker_failures IS NULL THEN coalesce(l.parent_id, l.id) ELSE l.id END
         LEFT JOIN pgqueue_limit_handler AS h
             ON h.limit_id = l.id AND NOT h.breaker AND pgqueue_handler_limit(h.handler) = l.name
-        WHERE l.id = p_message.waits_for OR NOT p_all AND l.id = ANY (p_message.limits || ARRAY(
-            SELECT n.limit_id FROM pgqueue_limit_handler AS n
-            WHERE n.handler = p_message.handler AND NOT n.breaker))
+        WHERE l.id = p_message.waits_for OR NOT p_all AND l.id = ANY (ARRAY(
+            SELECT coalesce(pgqueue_own_limit(n.id, p_message.channel_id), n.id)
+            FROM (
+                SELECT unnest(p_message.limits)
+                UNION
+                SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = p_message.handler AND NOT h.breaker
+            ) AS n (id)))
         ORDER BY l.id
     LOOP
-        IF v_limit.id = p_message.waits_for THEN
+        IF v_limit.row_id = p_message.waits_for THEN
             v_awaited := v_limit.label;
             v_name := v_limit.name;
         END IF;
         CONTINUE WHEN v_limit.breaker_failures IS NOT NULL;
         SELECT r.places, r.cost, r.tokens, r.place_floor INTO v_room
         FROM pgqueue_limit AS l CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
-        WHERE l.id = v_limit.id;
+        WHERE l.id = v_limit.row_id;
         v_next_at := v_now + pgqueue_token_time(
             v_limit.release_interval, (least(v_cost, v_limit.release_burst) - v_room.tokens)::numeric);
         v_label := 'T' || substr(v_limit.label, 2);
@@ -105,7 +115,7 @@ BEGIN
                 FROM pgqueue_place AS n
                 JOIN pgqueue_message AS m ON m.id = n.message_id AND m.leased_at = n.placed_at
                 LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id
-                WHERE n.limit_id = v_limit.id AND n.placed_at >= v_room.place_floor
+                WHERE n.limit_id = v_limit.row_id AND n.placed_at >= v_room.place_floor
                 GROUP BY c.queue, c.name
             ) AS h;
             code := 'shared_limit_full';
@@ -132,18 +142,18 @@ BEGIN
             CASE WHEN u.until > v_now THEN 'open until ' || date_trunc('second', u.until)
                 ELSE 'open, and one message at a time may try' END,
             b.breaker_failures, b.breaker_within,
-            CASE WHEN b.breaker_per = 'channel' THEN ' It is one for each channel.' END),
-        jsonb_build_object('handler', b.breaker_handler, 'per', b.breaker_per, 'until', u.until,
+            CASE WHEN b.per = 'channel' THEN ' It is one for each channel.' END),
+        jsonb_build_object('handler', b.breaker_handler, 'per', b.per, 'until', u.until,
             'opened_at', b.opened_at, 'failures', b.breaker_failures, 'within', b.breaker_within)
     FROM pgqueue_limit_handler AS h
     JOIN LATERAL (
-        (SELECT c.* FROM pgqueue_limit AS c WHERE c.breaker_id = h.limit_id AND c.channel_id = p_message.channel_id)
+        (SELECT c.* FROM pgqueue_limit AS c WHERE c.parent_id = h.limit_id AND c.channel_id = p_message.channel_id)
         UNION ALL
         (SELECT l.* FROM pgqueue_limit AS l WHERE l.id = h.limit_id)
         LIMIT 1
     ) AS b ON NOT p_all OR p_message.waits_for IN (b.id, h.limit_id)
     CROSS JOIN LATERAL pgqueue_breaker_until(
-        b, CASE WHEN b.breaker_per = 'channel' THEN p_message.channel_id ELSE 0 END) AS u (until)
+        b, CASE WHEN b.per = 'channel' THEN p_message.channel_id ELSE 0 END) AS u (until)
     WHERE h.handler = p_message.handler AND h.breaker AND u.until IS NOT NULL;
     IF p_message.waits_for >= 0 THEN
         RETURN QUERY SELECT v_awaited, 'waits_for_limit',
