@@ -136,8 +136,8 @@ def as_request(follower: Follower | None, payload: Any, using: str) -> str | Non
     if not isinstance(follower, NewMessage):
         given = {} if payload is NO_PAYLOAD else payload
         follower = NewMessage(handler=handlers.name_of(follower), payload=given)
-    if any(value is not None for value in (follower.dequeue_at, follower.delay, follower.dedupe_key)):
-        raise InvalidMessage("what follows a batch has no dequeue_at, delay or dedupe_key")
+    if any(value is not None for value in (follower.dequeue_at, follower.delay, follower.dedupe_key, follower.unique)):
+        raise InvalidMessage("what follows a batch has no dequeue_at, delay, dedupe_key or unique")
     [bound] = seal_new([bind(by_name(replace(follower)))], using)
     request = bound._asdict()
     for name in ("payload", "headers"):
