@@ -49,7 +49,7 @@ class PgQueueConfig(AppConfig):
 
 def read_times(connection: Any, **kwargs: object) -> None:
     """Make the sessions on the queue's database write times as psycopg and Django read them."""
-    from django_pgqueue.lifecycle.database import alias
+    from django_pgqueue.sql.call import alias
     from django_pgqueue.sql.pinned import pin_date_style
 
     if connection.vendor == "postgresql" and connection.alias == alias(None):
@@ -112,9 +112,9 @@ def keep_ready(sender: AppConfig, using: str, **kwargs: object) -> None:
     After a migration all exist, even if no worker has started yet, and in a test database that is kept for weeks.
     """
     from django_pgqueue.checks.migrated import is_migrated
-    from django_pgqueue.lifecycle.database import alias
-    from django_pgqueue.lifecycle.make_partitions import make_partitions
+    from django_pgqueue.lifecycle.upkeep import make_partitions
     from django_pgqueue.maintenance import declared
+    from django_pgqueue.sql.call import alias
 
     if is_ours(sender, using) and using == alias(None) and is_migrated(using):
         make_partitions(using=using)

@@ -4,12 +4,12 @@ nothing."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
@@ -17,11 +17,10 @@ from django.utils.module_loading import module_has_submodule
 import django_pgqueue
 from django_pgqueue.backoff import Policy
 from django_pgqueue.breakers import Breaker
-from django_pgqueue.delivery import NO_PAYLOAD, Enqueued, EnqueueOptions
+from django_pgqueue.delivery import NO_PAYLOAD, Delivery, Enqueued, EnqueueOptions
 from django_pgqueue.exceptions import InvalidMessage, UnknownHandler
-from django_pgqueue.handler_types import Register, RegisterBatch
 from django_pgqueue.limits import Limit
-from django_pgqueue.outcomes import Archive, archive_choice
+from django_pgqueue.outcomes import Archive, Outcome, archive_choice
 from django_pgqueue.payloads import converting
 from django_pgqueue.signatures import (
     BackoffFunction,
@@ -37,6 +36,67 @@ from django_pgqueue.signatures import (
     refuse_async,
     split_backoff,
 )
+
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+A_contra = TypeVar("A_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+Answer = Outcome | None
+R = TypeVar("R", bound=Answer | Awaitable[Answer])
+Answers = Mapping[int, Answer] | None
+RS = TypeVar("RS", bound=Answers | Awaitable[Answers])
+
+
+class HandlerFunction(Protocol[A_contra, P_contra, R_co]):
+    """Describe a function under :func:`handler`, which also enqueues messages for itself.
+
+    ``A_contra``: its argument, ``P_contra``: the payload of its messages, ``R_co``: its return value.
+    """
+
+    __name__: str
+    __qualname__: str
+
+    def __call__(self, argument: A_contra, /) -> R_co: ...
+
+    @property
+    def enqueue(self) -> Enqueue[P_contra]: ...
+
+    @property
+    def aenqueue(self) -> AsyncEnqueue[P_contra]: ...
+
+
+AnyHandler = HandlerFunction[Any, Any, Any]
+
+
+class Enqueue(Protocol[P_contra]):
+    """Enqueue a message for the handler, as :func:`django_pgqueue.enqueue` does, with the same options."""
+
+    @overload
+    def __call__(self: Enqueue[None], **options: Unpack[EnqueueOptions]) -> Enqueued: ...
+    @overload
+    def __call__(self, payload: P_contra, **options: Unpack[EnqueueOptions]) -> Enqueued: ...
+
+
+class AsyncEnqueue(Protocol[P_contra]):
+    """Enqueue a message for the handler from async code; see :class:`Enqueue`."""
+
+    @overload
+    def __call__(self: AsyncEnqueue[None], **options: Unpack[EnqueueOptions]) -> Coroutine[Any, Any, Enqueued]: ...
+    @overload
+    def __call__(self, payload: P_contra, **options: Unpack[EnqueueOptions]) -> Coroutine[Any, Any, Enqueued]: ...
+
+
+class Register(Protocol):
+    """Describe the decorator that :func:`handler` returns."""
+
+    def __call__(self, function: Callable[[Delivery[P]], R], /) -> HandlerFunction[Delivery[P], P, R]: ...
+
+
+class RegisterBatch(Protocol):
+    """Describe the decorator that :func:`handler` returns with ``batch``."""
+
+    def __call__(self, function: Callable[[list[Delivery[P]]], RS], /) -> HandlerFunction[list[Delivery[P]], P, RS]: ...
+
 
 # A function of one delivery, or with the option `batch` of a list of deliveries.
 Function = Callable[[Any], Any]

@@ -3,14 +3,14 @@ maintenance/declared_limits.py."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.rates import parse_rate
 
 LIMIT_NAME_CHARACTERS = 200
 UNDECLARED = "A handler names this limit, and nothing declares it."
@@ -37,6 +37,7 @@ class LimitValues:
     rate: str | None = None
     release_interval: timedelta | None = None
     release_burst: int | None = None
+    per: Literal["channel"] | None = None
 
     def check(self) -> None:
         """Raise InvalidMessage for a value that is not allowed."""
@@ -55,6 +56,8 @@ class LimitValues:
             )
         if interval is not None and not timedelta(0) < interval <= LONGEST_INTERVAL:
             raise self.problem(f"release_interval is {interval}", "Give a time longer than zero, or None.")
+        if self.per not in (None, "channel"):
+            raise self.problem(f"per is {self.per!r}", 'Give "channel", or None.')
         if self.rate is not None and not (interval is None and self.release_burst is None):
             raise self.problem("rate stands for release_interval and release_burst", "Give it, or the two.")
         self.values()
@@ -76,6 +79,7 @@ class LimitValues:
             "max_cost": self.max_cost,
             "release_interval": interval,
             "release_burst": burst,
+            "per": self.per,
         }
 
 
@@ -90,7 +94,7 @@ class Limit(LimitValues):
     sum of the costs of the leased messages. ``rate``: tokens in a time, such as ``"100/s burst 50"``; a message takes
     its cost, which is 1 by default. It stands for ``release_interval``, the time in which one token comes (a
     timedelta), and ``release_burst``, the tokens that may be saved up (default 1). Without any of them, the limit can
-    only be paused.
+    only be paused. ``per``: "channel": each channel has all of this for itself; None: all channels share it.
 
     Raises InvalidMessage for a value that is not allowed, and for a second declaration of the name that differs.
     """
@@ -162,3 +166,56 @@ def limit_of(name: Any, options: Any) -> LimitValues:
     limit = LimitValues(name, **options)
     limit.check()
     return limit
+
+
+UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+RATE_FORM = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{0,9})\s*([smhd])(?:\s+burst\s+(\d{1,9}))?\s*", re.ASCII)
+RATE_HINT = (
+    'Write how many, a slash and a time, such as "10/m", "1/30s" or "5/s burst 20"; the units are s, m, h and d.'
+)
+
+
+class Rate(NamedTuple):
+    """Hold a rate. ``interval``: the time from one delivery to the next. ``burst``: the deliveries at once after a
+    quiet time."""
+
+    interval: timedelta
+    burst: int
+
+
+def parse_rate(text: str) -> Rate:
+    """Read a rate: ``10/m`` is one delivery in 6 seconds, ``5/s burst 20`` one in 200 ms and up to 20 at once.
+
+    Without ``burst`` it is 1: the deliveries are spread evenly. Raises InvalidMessage.
+    """
+    found = RATE_FORM.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidMessage(f"rate is {text!r}, which is no rate", hint=RATE_HINT)
+    count, times, unit, burst = found.groups()
+    most, span, at_once = int(count), int(times or 1) * UNITS[unit], int(burst or 1)
+    if not (most and span and at_once):
+        raise InvalidMessage(f"rate is {text!r}: its numbers must be at least 1", hint="Pause the channel instead.")
+    interval = span / most
+    if not interval:
+        raise InvalidMessage(f"rate is {text!r}, more than 1,000,000 in a second", hint="Lift the limit with None.")
+    return Rate(interval, at_once)
+
+
+def rate_text(interval: timedelta | None, burst: int) -> str | None:
+    """Return a release interval and a burst as a rate in words, as parse_rate reads them; None without an interval."""
+    if interval is None:
+        return None
+    text = f"1 per {interval}"
+    for unit, span in UNITS.items():
+        times, seconds = span / interval, interval / span
+        if times >= 1 and span / round(times) == interval:
+            text = f"{round(times)}/{unit}"
+            break
+        if seconds == round(seconds):
+            text = f"1/{round(seconds)}{unit}"
+    return text if burst == 1 else f"{text} burst {burst}"

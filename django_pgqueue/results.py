@@ -19,9 +19,9 @@ from django.db import Error, connections
 from django_pgqueue.backoff import pause
 from django_pgqueue.delivery import Enqueued
 from django_pgqueue.exceptions import MessageFailed, ResultTimeout, ResultUnavailable
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.sql.call import alias
 
 # Seconds between two looks at all messages that are waited for: a tenth of what the newest has been waited for, within
 # these bounds.

@@ -1,6 +1,7 @@
 """Sphinx, for `make docs`. The pages are plain Markdown that a code host shows well; what Sphinx wants is added here.
 
 - A fence may carry words for the tests (`python no-run`, `python file=a.py`): a file's name becomes the caption.
+- A comment `<!-- search: rate limit, throttle -->` says under which words the site's search finds a section first.
 - The lists of links of an index page are its table of contents.
 - CHANGELOG, CODE_OF_CONDUCT, CONTRIBUTING and SECURITY stay where they are looked for; on the site they are pages of
   `project/`.
@@ -41,8 +42,10 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_search_scorer = str(DOCS / "search.js")
 
 FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
+SOUGHT = re.compile(r"^<!-- search: (?P<words>.+?) -->$", re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()(?P<file>[^):#\s]+)(?=[#)])")
 ITEM = re.compile(r"^(?:## (?P<heading>.+)|- \[[^\]]+\]\((?P<page>[^):#\s]+)\.md\).*)$", re.MULTILINE)
 
@@ -56,6 +59,11 @@ def captioned(fence: re.Match[str]) -> str:
     if caption is None:
         return f"{fence['fence']}{language}\n{fence['text']}{fence['fence']}"
     return f"{fence['fence']}{{code-block}} {language}\n:caption: {caption}\n\n{fence['text']}{fence['fence']}"
+
+
+def indexed(comment: re.Match[str]) -> str:
+    """The words of the comment as entries of the index. The search ranks main entries first."""
+    return f"```{{index}} {', '.join(f'! {word.strip()}' for word in comment['words'].split(','))}\n```"
 
 
 def relinked(text: str, file: Path, page: Path) -> str:
@@ -93,7 +101,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     text = file.read_text() if name in SHOWN else source[0]
     if name in SHOWN or any(shown.name in text for shown in SHOWN.values()):
         text = relinked(text, file, page)
-    text = FENCE.sub(captioned, text)
+    text = SOUGHT.sub(indexed, FENCE.sub(captioned, text))
     if name.rpartition("/")[2] == "index":
         text += contents(text)
     source[0] = text

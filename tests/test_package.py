@@ -54,7 +54,7 @@ def test_type_checkers_see_the_names_that_are_resolved():
         (node.module, alias.name) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     homes = django_pgqueue._HOMES.items()
-    assert seen == {(f"django_pgqueue.{home}", name) for home, names in homes for name in names}
+    assert seen == {(f"django_pgqueue.{home}", name) for home, names in homes for name in names.split()}
     assert sorted(name for _, name in seen) == sorted(django_pgqueue.__all__)
 
 

@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import alias
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -23,8 +23,8 @@ from django_pgqueue.admin.counts import LIVE_TEXT, STATES, WAITING_TEXT, live_co
 from django_pgqueue.admin.filters import ChannelStateFilter, QueueFilter
 from django_pgqueue.admin.forms import ChannelForm
 from django_pgqueue.admin.tenant.page import TenantAdmin
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel
+from django_pgqueue.sql.call import alias
 
 RELEASE = Question(
     "release",

@@ -48,12 +48,29 @@ CROSS JOIN LATERAL (
 """
 # The function counts at most one waiting message of each limit here: those are counted below, of breakers, too.
 USAGE = """
-SELECT l.id, coalesce(h.places, 0), coalesce(h.cost, 0), h.tokens,
+SELECT l.id, coalesce(h.places, p.places), coalesce(h.cost, p.cost), h.tokens,
     (SELECT count(*) FROM (
-        SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT %(most)s) AS w)
+        SELECT
+        FROM (SELECT l.id UNION ALL SELECT r.id FROM pgqueue_limit AS r WHERE r.parent_id = l.id) AS i
+        JOIN pgqueue_message AS m ON m.waits_for = i.id
+        LIMIT %(most)s) AS w)
 FROM pgqueue_limit AS l
+-- The function does not list the rows of channels.
+CROSS JOIN LATERAL (
+    SELECT count(*) AS places, coalesce(sum(coalesce(m.cost, 1)), 0) AS cost
+    FROM pgqueue_place AS n JOIN pgqueue_message AS m ON m.id = n.message_id AND m.leased_at = n.placed_at
+    WHERE l.parent_id IS NOT NULL AND n.limit_id = l.id
+) AS p
 LEFT JOIN pgqueue_limit_health(1) AS h ON h.kind = 'shared' AND h.name = l.name
 WHERE l.id = ANY (%(ids)s::bigint[])
+"""
+# A row of a channel has the name of its limit; that of a breaker has its own.
+NAMES = """
+SELECT l.id, coalesce(s.name, l.name), c.queue, c.name
+FROM pgqueue_limit AS l
+LEFT JOIN pgqueue_limit AS s ON s.id = l.parent_id AND s.breaker_failures IS NULL
+LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id AND s.id IS NOT NULL
+WHERE l.id = ANY (%s::bigint[])
 """
 HANDLERS = "SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.limit_id = %s ORDER BY h.handler"
 # The message's own limits, and those of its handler.
@@ -116,6 +133,12 @@ def limit_usage(ids: Sequence[int], *, using: str) -> dict[int, LimitUsage]:
         pk: LimitUsage(places, cost, tokens, capped(waiting, MOST_COUNTED))
         for pk, places, cost, tokens, waiting in rows
     }
+
+
+def limit_names(ids: Sequence[int], *, using: str) -> dict[int, str]:
+    """Return the names of limits by id, such as "mails"; or "mails, default/acme" for the row of a channel."""
+    rows = call(using, NAMES, (list(ids),))
+    return {pk: name if queue is None else f"{name}, {queue}/{channel}" for pk, name, queue, channel in rows}
 
 
 def handlers_of_limit(limit: int, *, using: str) -> list[str]:

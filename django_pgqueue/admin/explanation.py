@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 
 # Codes of problems, of good states and of information. All other codes name limits that delay a message on purpose.
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "order_key_unreleased", "unknown",

@@ -13,9 +13,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin.base import Text, pk_in
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.admin.counts import limit_names
 from django_pgqueue.models import Channel, Message, SharedLimit
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import alias, call
 
 MOST_CHOICES = 20
 RECENT_ROWS = 10_000
@@ -72,6 +72,22 @@ class ChoiceFilter(admin.SimpleListFilter):
 class PausedFilter(ChoiceFilter):
     title, parameter_name = _("state"), "state"
     options = {"open": (_("open"), Q(paused_at=None)), "paused": (_("paused"), ~Q(paused_at=None))}
+
+
+class LimitOfFilter(admin.SimpleListFilter):
+    """Offer the limits that are one for each channel, to list the rows of channels, which the list leaves out."""
+
+    title, parameter_name = _("channels of"), "of"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Choices:
+        limits = SharedLimit.objects.using(alias(None)).filter(per="channel", parent_id=None, breaker_failures=None)
+        return [(str(pk), name) for pk, name in limits.values_list("pk", "name")[:MOST_CHOICES]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = pk_in(self.value())
+        if chosen is None:
+            return queryset.exclude(parent_id__isnull=False, breaker_failures=None)
+        return queryset.filter(parent_id=chosen)
 
 
 class ChannelStateFilter(ChoiceFilter):
@@ -239,14 +255,16 @@ class WaitingFilter(ValueFilter):
     def named(self, value: str) -> Text:
         if value in self.groups:
             return self.groups[value][0]
-        found = SharedLimit.objects.using(alias(None)).filter(pk=pk_in(value) or 0)
-        return found.values_list("name", flat=True).first() or value
+        return limit_names([pk_in(value) or 0], using=alias(None)).get(pk_in(value) or 0, value)
 
     def condition(self, value: str) -> Q:
         if value in self.groups:
             return self.groups[value][1]
         pk = pk_in(value)
-        return Q(pk__in=()) if pk is None else Q(waits_for=pk)
+        if pk is None:
+            return Q(pk__in=())
+        rows = SharedLimit.objects.using(alias(None)).filter(parent_id=pk)
+        return Q(waits_for=pk) | Q(waits_for__in=rows.values("pk")) if rows.exists() else Q(waits_for=pk)
 
 
 class ActiveChannelFilter(admin.SimpleListFilter):

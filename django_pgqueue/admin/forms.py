@@ -12,9 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel
 from django_pgqueue.signatures import HANDLER_NAME_CHARACTERS
+from django_pgqueue.sql.call import alias
 
 NO_OBJECT = _('Give a JSON object, such as {"tenant": "acme"}.')
 

@@ -13,7 +13,7 @@ from django_pgqueue import explain_message
 from django_pgqueue.admin import explanation, message_actions, rendering, story
 from django_pgqueue.admin.base import Text, needs
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
-from django_pgqueue.admin.counts import limits_of_message
+from django_pgqueue.admin.counts import limit_names, limits_of_message
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
@@ -23,8 +23,8 @@ from django_pgqueue.admin.filters import (
     HolderFilter,
     WaitingFilter,
 )
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Message, SharedLimit
+from django_pgqueue.sql.call import alias
 
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 
@@ -93,7 +93,8 @@ class MessageAdmin(BulkActionsAdmin):
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
             return self.or_dash(None)
-        return self.link(rendering.name(found), "sharedlimit_change", found.pk)
+        name = limit_names([found.pk], using=alias(None))[found.pk]
+        return self.link(rendering.name(name), "sharedlimit_change", found.pk)
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:

@@ -18,10 +18,10 @@ from django_pgqueue.admin.base import Text, needs, never
 from django_pgqueue.admin.confirmation import COUNTED, SHOWN_ROWS, Question, confirm, is_confirmed
 from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.admin.forms import QueueForm
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.queue_drop import QueueDropped
+from django_pgqueue.lifecycle.queues import QueueDropped
 from django_pgqueue.models import Channel, Message, Queue
 from django_pgqueue.models.queue import Fairness
+from django_pgqueue.sql.call import alias
 
 MOST_QUEUES = 1_000
 DROP = Question(

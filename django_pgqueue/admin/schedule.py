@@ -23,9 +23,9 @@ from django_pgqueue.admin.confirmation import Question, confirm, is_confirmed
 from django_pgqueue.admin.filters import QueueFilter, ScheduleStateFilter
 from django_pgqueue.admin.forms import ScheduleForm
 from django_pgqueue.exceptions import InvalidSchedule
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Schedule, ScheduleTick
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.sql.call import alias
 
 UPCOMING_TICKS = 5
 PAST_TICKS = 10

@@ -16,19 +16,19 @@ from django_pgqueue import limits as declarations
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.actions import ForgivingAdmin
 from django_pgqueue.admin.base import Text, column
-from django_pgqueue.admin.counts import LimitUsage, handlers_of_limit, limit_usage
-from django_pgqueue.admin.filters import PausedFilter
+from django_pgqueue.admin.counts import LimitUsage, handlers_of_limit, limit_names, limit_usage
+from django_pgqueue.admin.filters import LimitOfFilter, PausedFilter
 from django_pgqueue.admin.forms import SharedLimitForm
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, SharedLimit
+from django_pgqueue.sql.call import alias
 
 
 @admin.register(SharedLimit)
 class SharedLimitAdmin(ForgivingAdmin):
     form = SharedLimitForm
     list_display = ["name_shown", "state", "places", "cost", "tokens", "waiting", "rate"]
-    list_filter = [PausedFilter]
+    list_filter = [PausedFilter, LimitOfFilter]
     list_per_page = 50
     search_fields = ["name"]
     sortable_by = ["name_shown"]
@@ -38,7 +38,7 @@ class SharedLimitAdmin(ForgivingAdmin):
         "No more messages that have these limits are delivered until you resume them. Enqueue goes on, and other "
         "messages of the same channels are delivered."
     )
-    limits = ["max_concurrency", "max_cost", "release_interval", "release_burst", "handlers"]
+    limits = ["max_concurrency", "max_cost", "release_interval", "release_burst", "per", "handlers"]
     breaker_now = ["state", "waiting", "opened_at", "closed_at", "openings", "handlers_shown", "created_at"]
     now = ["places", "cost", "tokens", "waiting", "paused_at", "paused_until", "pause_reason", "origin", "created_at"]
 
@@ -46,7 +46,9 @@ class SharedLimitAdmin(ForgivingAdmin):
         usage = limit_usage([limit.pk for limit in rows], using=alias(None))
         guarded = any(limit.breaker_failures is not None for limit in rows)
         found = {row.id: row for row in breakers(using=alias(None)) if row.is_open} if guarded else {}
+        names = limit_names([limit.pk for limit in rows], using=alias(None))
         for limit in rows:
+            limit.full_name = names.get(limit.pk, limit.name)
             limit.usage = usage.get(limit.pk, LimitUsage(0, 0, None, 0))
             limit.breaker = found.get(limit.pk)
 
@@ -59,10 +61,15 @@ class SharedLimitAdmin(ForgivingAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: SharedLimit | None = None) -> Any:
         if obj is not None and obj.breaker_failures is not None:
             return [(None, {"fields": ["name", "breaker_shown", *self.breaker_now]})]
+        if obj is not None and obj.is_of_channel:
+            return [(None, {"fields": ["name_shown", "parent_shown", "places", "cost", "waiting", "created_at"]})]
         handlers = "handlers_shown" if self.is_fixed(request, obj) else "handlers"
         shown = [*self.limits[:-1], handlers]
         fieldsets = [(None, {"fields": ["name"]}), (_("Limits"), {"fields": shown})]
-        return fieldsets if obj is None else [*fieldsets, (_("Now"), {"fields": self.now})]
+        if obj is None:
+            return fieldsets
+        now = ["channels_shown", *self.now] if obj.per == "channel" else self.now
+        return [*fieldsets, (_("Now"), {"fields": now})]
 
     def get_readonly_fields(self, request: HttpRequest, obj: SharedLimit | None = None) -> list[str]:
         """Return the read-only fields. A worker that starts overwrites a declared limit, so an edit would not last."""
@@ -70,12 +77,15 @@ class SharedLimitAdmin(ForgivingAdmin):
             return []
         if self.is_fixed(request, obj):
             return [name for _title, part in self.get_fieldsets(request, obj) for name in part["fields"]]
-        return ["name", *self.now]
+        return ["name", "channels_shown", *self.now]
 
     def is_fixed(self, request: HttpRequest, obj: SharedLimit | None) -> bool:
         """Return whether the settings cannot be edited: declared, of a breaker, or the user may only look."""
         return obj is not None and (
-            obj.breaker_failures is not None or self.is_declared(obj) or not self.has_change_permission(request, obj)
+            obj.breaker_failures is not None
+            or obj.is_of_channel
+            or self.is_declared(obj)
+            or not self.has_change_permission(request, obj)
         )
 
     def is_declared(self, limit: SharedLimit) -> bool:
@@ -105,12 +115,28 @@ class SharedLimitAdmin(ForgivingAdmin):
         for limit in queryset:
             limit_drop(limit.name, using=alias(None))
 
+    def has_delete_permission(self, request: HttpRequest, obj: SharedLimit | None = None) -> bool:
+        """Refuse the row of a channel: a new one would start with a full rate."""
+        return not (obj is not None and obj.is_of_channel) and super().has_delete_permission(request, obj)
+
+    name_shown = column(_("name"), lambda limit: rendering.name(limit.full_name), ordering="name")
+
+    @admin.display(description=_("limit"))
+    def parent_shown(self, limit: SharedLimit) -> str:
+        return self.link(_("its settings and its pause"), "sharedlimit_change", limit.parent_id)
+
+    @admin.display(description=_("channels"))
+    def channels_shown(self, limit: SharedLimit) -> str:
+        return self.link(_("each has it for itself: list them"), "sharedlimit_changelist", of=limit.pk)
+
     @admin.display(description=_("state"))
     def state(self, limit: Any) -> str:
         return super().state(limit) if limit.breaker_failures is None else breaker_badge(limit.breaker)
 
-    places = column(_("places taken"), lambda limit: used(limit.usage.places, limit.max_concurrency))
-    cost = column(_("cost in flight"), lambda limit: used(limit.usage.cost, limit.max_cost))
+    places = column(_("places taken"), lambda limit: used_places(limit))
+    cost = column(
+        _("cost in flight"), lambda limit: used(None if limit.per == "channel" else limit.usage.cost, limit.max_cost)
+    )
     tokens = column(_("tokens"), lambda limit: used(limit.usage.tokens, limit.release_burst))
 
     @admin.display(description=_("waiting"))
@@ -133,9 +159,11 @@ class SharedLimitAdmin(ForgivingAdmin):
         return str(_("here, or by limit_set"))
 
     def actions_on(self, item: SharedLimit) -> dict[str, Text]:
+        if item.is_of_channel:
+            return {}
         if item.breaker_failures is None:
             return super().actions_on(item)
-        if item.breaker_per == "channel" and item.channel_id is None:
+        if item.per == "channel" and item.channel_id is None:
             return {}
         return {"open_breaker": _("Open the breaker"), "close_breaker": _("Close the breaker")}
 
@@ -175,7 +203,16 @@ class SharedLimitAdmin(ForgivingAdmin):
             "within": rendering.duration(limit.breaker_within) if limit.breaker_within else "–",
             "pause": rendering.duration(limit.breaker_pause) if limit.breaker_pause else "–",
         }
-        return f"{shown}; {_('one for each channel')}" if limit.breaker_per == "channel" else shown
+        return f"{shown}; {_('one for each channel')}" if limit.per == "channel" else shown
+
+
+def used_places(limit: Any) -> str | None:
+    """Return the places that are taken; those of a limit for each channel are in the rows of the channels."""
+    if limit.is_of_channel:
+        return f"{limit.usage.places:,}"
+    if limit.per == "channel" and limit.max_concurrency is not None:
+        return rendering.number(_("%s for each channel") % f"{limit.max_concurrency:,}")
+    return used(limit.usage.places, limit.max_concurrency)
 
 
 def used(used: float | None, most: int | None) -> str | None:

@@ -19,7 +19,7 @@ from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.checks.rights import RIGHTS
 from django_pgqueue.checks.rules import messages
 from django_pgqueue.checks.server import SERVER, TABLES
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.sql.call import alias
 from django_pgqueue.sql.files import FOLDERS
 
 

@@ -19,8 +19,8 @@ from django_pgqueue.checks.declared import check_declarations, lake_messages
 from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.checks.rules import message
 from django_pgqueue.conf import DEFAULTS
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.redaction import redact
+from django_pgqueue.sql.call import alias
 from django_pgqueue.sql.files import PIPELINE, QUEUE
 
 Rule = tuple[str, Callable[[Any], bool]]

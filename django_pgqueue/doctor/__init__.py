@@ -17,8 +17,7 @@ from django_pgqueue.doctor.indexes import INDEXES
 from django_pgqueue.doctor.queues import BREAKERS, LOST_CHANNELS, SHARED_LIMITS, UNKNOWN_HANDLERS, WAITS
 from django_pgqueue.doctor.server import CLOCK, HORIZON, NOTIFY, STORAGE, VACUUM
 from django_pgqueue.doctor.upkeep import ARCHIVE, COUNTERS, DEAD_LETTERS, HOUSEKEEPING, LAKES
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import bounded_read, primary
+from django_pgqueue.sql.call import alias, bounded_read, primary
 from django_pgqueue.sql.files import PIPELINE
 
 __all__ = ["CODES", "EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examination_of", "examine"]

@@ -116,7 +116,10 @@ CROSS JOIN LATERAL (
             AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = c.queue AND q.paused_at IS NOT NULL)
         ) AS is_served
     FROM (
-        SELECT m.cost, m.channel_id, m.dequeue_at FROM pgqueue_message AS m WHERE m.waits_for = l.id LIMIT %(most)s
+        SELECT m.cost, m.channel_id, m.dequeue_at
+        FROM (SELECT l.id UNION ALL SELECT r.id FROM pgqueue_limit AS r WHERE r.parent_id = l.id) AS i
+        JOIN pgqueue_message AS m ON m.waits_for = i.id
+        LIMIT %(most)s
     ) AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
 ) AS w

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Any
 
 from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.handlers import name_of
+from django_pgqueue.jsonb import to_json
+from django_pgqueue.limits import parse_rate
+from django_pgqueue.outcomes import KEEP
 
 FIRST_TIME, END_OF_TIMES = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 LONGEST = timedelta(days=365_000)
@@ -102,3 +107,76 @@ def ids_of(ids: Any) -> list[int]:
         raise InvalidMessage(f"ids are not integers but {type(ids).__name__}", hint="Give one id, or a list.")
     listed = [ids] if isinstance(ids, int) else list(ids)
     return [id_of(each) for each in listed]
+
+
+def handler_name(handler: Any) -> str:
+    """Return the name of a handler: the given one, or that of the decorated function. Raises InvalidMessage."""
+    return checked_text(name_of(handler), "handler")
+
+
+def channel_names(queue: Any, channel: Any) -> tuple[str, str]:
+    """Return the name of the queue and that of the channel. Raises InvalidMessage."""
+    return checked_text(queue, "queue"), checked_text(channel, "channel")
+
+
+def pause_of(reason: Any, until: Any) -> tuple[str, datetime | None]:
+    """Return the reason of a pause and its end, or None. Raises InvalidMessage."""
+    return checked_text(reason, "reason"), aware(until, "until")
+
+
+def interval_text(value: Any, what: str) -> str | None:
+    """Return a duration as JSON has it. Raises InvalidMessage as :func:`checked_duration` does."""
+    duration = checked_duration(value, what)
+    return None if duration is None else f"{duration.total_seconds():f} seconds"
+
+
+def finite(value: Any, what: str) -> float:
+    """Return the number. Raises InvalidMessage unless it is one, and neither NaN nor infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidMessage(f"{what} takes a number or None, not {value!r}", hint="Give a part such as 0.75.")
+    return value
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """Return the mapping as a dict. Raises InvalidMessage unless it is one that JSON has."""
+    if not isinstance(value, Mapping):
+        raise InvalidMessage(f"{what} is not a mapping but {type(value).__name__}", hint="Give a dict.")
+    to_json(dict(value), what)
+    return dict(value)
+
+
+def handler_names(handlers: Any, what: str) -> list[str]:
+    """Return the names of handlers, or of decorated functions. Raises InvalidMessage for anything else."""
+    if isinstance(handlers, str | bytes | Mapping) or not isinstance(handlers, Iterable):
+        raise InvalidMessage(f"{what} are not a list but {type(handlers).__name__}", hint="Give a list of names.")
+    return [handler_name(handler) for handler in handlers]
+
+
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("max_concurrency", "max_size", "max_cost", "release_burst", "weight"), checked_whole),
+    **dict.fromkeys(("full_policy", "archive", "on_dead", "fairness", "per"), checked_text),
+    **dict.fromkeys(("ordered", "events", "forgive"), boolean),
+    **dict.fromkeys(("release_interval", "retention", "dead_letter_retention"), interval_text),
+    "max_share": finite,
+    "context": mapping,
+    "handlers": handler_names,
+}
+NOT_NULL = {"release_burst", "context", "handlers", "forgive"}
+
+
+def settings_as_json(*, rate: Any = KEEP, **given: Any) -> str | None:
+    """Return the settings of a channel, a queue or a shared limit that are given, as JSON text.
+
+    ``rate``: stands for ``release_interval`` and ``release_burst``. ``given``: the others; None lifts one, KEEP leaves
+    it out. PostgreSQL judges the values. Raises InvalidMessage for a value of another type.
+    """
+    if rate is not KEEP:
+        if not given.get("release_interval", KEEP) is given.get("release_burst", KEEP) is KEEP:
+            raise InvalidMessage("rate stands for release_interval and release_burst", hint="Give it, or the two.")
+        given["release_interval"], given["release_burst"] = (None, 1) if rate is None else parse_rate(rate)
+    checked = {
+        name: value if value is None and name not in NOT_NULL else CHECKS[name](value, name)
+        for name, value in given.items()
+        if value is not KEEP
+    }
+    return to_json(checked, "settings")

@@ -1,14 +1,15 @@
-"""enqueue: insert messages in the caller's transaction. A message exists if and only if the transaction commits; no
-``on_commit`` is needed."""
+"""Enqueue messages in the caller's transaction: they exist if and only if it commits; no ``on_commit`` is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
@@ -22,18 +23,106 @@ from django_pgqueue.exceptions import (
     InvalidMessage,
     PgQueueError,
 )
-from django_pgqueue.handler_types import AnyHandler
+from django_pgqueue.handlers import AnyHandler
 from django_pgqueue.lifecycle.binding import moment_of_text
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.enqueue_bind import Bound, bind, by_name
-from django_pgqueue.lifecycle.enqueue_columns import Columns, columns_of, parameters
-from django_pgqueue.lifecycle.enqueue_context import in_context
-from django_pgqueue.lifecycle.enqueue_statements import MANY, ONE, UNIQUE
+from django_pgqueue.lifecycle.new_messages import Bound, Columns, bind, by_name, columns_of, parameters
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.limits import Limit
 from django_pgqueue.signals import message_created
-from django_pgqueue.sql.call import refusal_error
+from django_pgqueue.sql.call import alias, refusal_error
+from django_pgqueue.sql.caller import CallerStatement
 from django_pgqueue.unique import Debounce, Unique
+
+ONE = CallerStatement(
+    "pgqueue_enqueue",
+    """
+SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue(
+    %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
+    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
+    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
+""",
+)
+# Without the dedupe key.
+UNIQUE = CallerStatement(
+    "pgqueue_enqueue_unique",
+    """
+SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue_unique(
+    %s::jsonb, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz,
+    %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, p_limits => %s::text[], p_cost => %s::integer,
+    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
+""",
+)
+# The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
+# that all messages were created at one time, is one row with all ids: a thousand rows would take the client and the
+# server longer than their conversion does.
+MANY = CallerStatement(
+    "pgqueue_enqueue_many",
+    """
+WITH answer AS MATERIALIZED (
+    SELECT id, outcome, created_at, dropped_ids, refusal FROM pgqueue_enqueue_many(
+        p_handlers => %s::text[],
+        p_payloads => string_to_array(%s::text, chr(31), '')::jsonb[],
+        p_channels => %s::text[],
+        p_queues => %s::text[],
+        p_bodies => string_to_array(%s::text, ',', '')::bytea[],
+        p_headers => string_to_array(%s::text, chr(31), '')::jsonb[],
+        p_priorities => %s::integer[],
+        p_dequeue_ats => string_to_array(%s::text, ',', '')::timestamptz[],
+        p_delays => string_to_array(%s::text, ',', '')::interval[],
+        p_max_attempts => %s::integer[],
+        p_backoffs => string_to_array(%s::text, ',', '')::interval[],
+        p_backoff_factors => string_to_array(%s::text, ',', '')::float8[],
+        p_backoff_longests => string_to_array(%s::text, ',', '')::interval[],
+        p_dedupe_keys => (SELECT array_agg(u) FROM jsonb_array_elements_text(%s::jsonb) AS u),
+        p_limits => string_to_array(%s::text, chr(31), '')::jsonb[],
+        p_costs => string_to_array(%s::text, ',', '')::integer[],
+        p_order_keys => (SELECT array_agg(u) FROM jsonb_array_elements_text(%s::jsonb) AS u),
+        p_create_channel => %s::boolean,
+        p_partial => %s::boolean,
+        p_wait => %s::interval)
+), alike AS (
+    SELECT array_agg(id)::text AS ids, min(created_at) AS created_at FROM answer
+    HAVING bool_and(outcome = 'created' AND dropped_ids IS NULL) AND min(created_at) = max(created_at)
+)
+SELECT ids, NULL AS id, NULL AS outcome, created_at::text, NULL AS dropped_ids, NULL AS refusal, pg_backend_pid()
+FROM alike
+UNION ALL
+SELECT NULL, id, outcome, created_at::text, dropped_ids, refusal, pg_backend_pid() FROM answer
+WHERE NOT EXISTS (SELECT FROM alike)
+""",
+)
+
+
+def in_context(messages: list[NewMessage]) -> list[NewMessage]:
+    """Return the messages with the context in their headers; a message's own headers win."""
+    context = enqueue_context()
+    if not context:
+        return messages
+    return [
+        replace(message, headers={**context, **(message.headers or {})})
+        if message.headers is None or isinstance(message.headers, Mapping)
+        else message
+        for message in messages
+    ]
+
+
+def enqueue_context() -> dict[str, Any] | None:
+    """Return the merged answers of the callables of ENQUEUE_CONTEXT, where later ones win. None if there are none.
+
+    Raises InvalidMessage for an answer that is neither a mapping nor None, and any exception that a callable raises.
+    """
+    if not settings.ENQUEUE_CONTEXT:
+        return None
+    context: dict[str, Any] = {}
+    for provider in settings.ENQUEUE_CONTEXT:
+        found = (import_string(provider) if isinstance(provider, str) else provider)()
+        if found is not None and not isinstance(found, Mapping):
+            raise InvalidMessage(
+                f"{provider} of ENQUEUE_CONTEXT returned {type(found).__name__}", hint="Return a dict, or None."
+            )
+        context |= found or {}
+    return context
+
 
 OnRefused = Literal["raise", "return"]
 REFUSALS = (ChannelNotFound, ChannelFull, ChannelReleased, ChannelBusy, InvalidMessage)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from django.db import transaction
 
 from django_pgqueue import codecs
 from django_pgqueue.codecs import Place
 from django_pgqueue.delivery import Delivery, Leased
-from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.exceptions import InvalidMessage, PayloadUndecodable
 from django_pgqueue.jsonb import from_json, to_json
-from django_pgqueue.lifecycle.enqueue_bind import Bound
+from django_pgqueue.lifecycle.new_messages import Bound
 from django_pgqueue.sql.call import call
 
 CONTEXT = "SELECT c.context FROM pgqueue_channel AS c WHERE c.queue = %s::text AND c.name = %s::text"
@@ -30,7 +34,7 @@ OPENED = ("payload", "state", "result", "details")
 TELLING = ("message", "traceback")
 
 
-def place(queue: str, channel: str, using: str) -> Place:
+def place(queue: str, channel: str, using: str | None) -> Place:
     """Return the queue, channel and context for which a codec encodes a payload.
 
     The context is read from the database at most once, when the codec asks for it.
@@ -46,7 +50,7 @@ def place(queue: str, channel: str, using: str) -> Place:
     return Place(queue, channel, read)
 
 
-def place_of(delivery: Leased, using: str) -> Place:
+def place_of(delivery: Leased, using: str | None) -> Place:
     """Return the queue, channel and context of a leased message, for its codec.
 
     ``delivery``: a Delivery, which has them; a lease with only id and token is looked up in the database.
@@ -56,14 +60,14 @@ def place_of(delivery: Leased, using: str) -> Place:
     return place_of_id(delivery.id, using)
 
 
-def place_of_id(id: int, using: str) -> Place:  # noqa: A002  (as everywhere)
+def place_of_id(id: int, using: str | None) -> Place:  # noqa: A002  (as everywhere)
     """Return the queue, channel and context of a live message, for its codec; empty ones without such a message."""
     rows = call(using, LIVE, (id,))
     queue, channel, context = rows[0] if rows else ("", "", "{}")
     return Place(queue, channel, lambda: from_json(context))
 
 
-def seal_new(bound: list[Bound], using: str) -> list[Bound]:
+def seal_new(bound: list[Bound], using: str | None) -> list[Bound]:
     """Return the parameters of new messages with encoded payloads and bodies."""
     if codecs.current() is None:
         return bound
@@ -75,7 +79,7 @@ def seal_new(bound: list[Bound], using: str) -> list[Bound]:
     return sealed
 
 
-def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str) -> list[str | None]:
+def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str | None) -> list[str | None]:
     """Return JSON texts, one for each message, in their stored form.
 
     Raises CodecUnavailable, and InvalidMessage for a text that has the stored form although there is no codec.
@@ -91,7 +95,7 @@ def seal(deliveries: Sequence[Leased], texts: Sequence[str | None], using: str) 
 
 
 def seal_errors(
-    deliveries: Sequence[Leased], errors: Sequence[Mapping[str, Any]], using: str
+    deliveries: Sequence[Leased], errors: Sequence[Mapping[str, Any]], using: str | None
 ) -> Sequence[Mapping[str, Any]]:
     """Return errors with the text and the traceback in their stored form. Errors of the queue itself, of messages that
     are only id and token, quote no payload."""
@@ -118,7 +122,7 @@ def open_error(error: Mapping[str, Any], at: Place) -> Mapping[str, Any]:
     return {**rest, **codecs.opened(error["sealed"], at)}
 
 
-def seal_letters(ids: list[int], channel: str | None, texts: list[str | None], using: str) -> list[str | None]:
+def seal_letters(ids: list[int], channel: str | None, texts: list[str | None], using: str | None) -> list[str | None]:
     """Return the payloads of dead letters that are redriven: new ones encoded, and those that go to another channel
     decoded and encoded for that channel. None: as it is stored. Raises InvalidMessage for a body or state that is
     encoded and would go to another channel."""
@@ -161,3 +165,135 @@ def place_of_row(row: Any, using: str) -> Place:
     if found is None:
         return place("", "", using)
     return place(row.queue, found, using) if isinstance(found, str) else place(found.queue, found.name, using)
+
+
+BODY_IS_SEALED = "coalesce(substring(t.body FROM 1 FOR 15) = decode('00706771756575653a636f64656300', 'hex'), false)"
+LEASED = "SELECT count(*) FROM pgqueue_message AS m WHERE m.status = 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Describe a table with encoded columns. ``source``: the table as t, joined with its channel as c."""
+
+    source: str
+    queue: str
+    channel: str
+    columns: tuple[str, ...]
+    errors: bool = True
+    body: bool = True
+    where: str = "true"
+
+    def read_sql(self) -> str:
+        """Return the query for the next rows; it locks them."""
+        sealed = [f"t.{column} ? '$codec'" for column in self.columns]
+        sealed += ["""t.errors::text LIKE '%%"$codec"%%'"""] * self.errors + [BODY_IS_SEALED] * self.body
+        shown = [f"t.{column}::text" for column in self.columns]
+        shown += ["t.errors::text" if self.errors else "NULL", "t.body" if self.body else "NULL::bytea"]
+        # The names are those of TABLES below.
+        return (
+            f"SELECT t.id, {self.queue}, {self.channel}, coalesce(c.context, '{{}}')::text, {', '.join(shown)} "  # noqa: S608
+            f"FROM {self.source} WHERE t.id > %s AND {self.where} AND ({' OR '.join(sealed)}) "
+            "ORDER BY t.id LIMIT %s FOR UPDATE OF t SKIP LOCKED"
+        )
+
+    def write_sql(self) -> str:
+        """Return the statement that stores the rows again."""
+        names = [*self.columns, *["errors"] * self.errors]
+        changes = [f"{name} = u.{name}::jsonb" for name in names] + ["body = u.body"] * self.body
+        given = ", ".join(["%s::bigint[]", *["%s::text[]"] * len(names), *["%s::bytea[]"] * self.body])
+        return (
+            f"UPDATE {self.source.split()[0]} AS t SET {', '.join(changes)} "  # noqa: S608
+            f"FROM unnest({given}) AS u ({', '.join(['id', *names, *['body'] * self.body])}) WHERE t.id = u.id"
+        )
+
+
+TABLES = {
+    "messages": Stored(
+        "pgqueue_message AS t JOIN pgqueue_channel AS c ON c.id = t.channel_id",
+        "c.queue", "c.name", ("payload", "state"), where="t.status <> 2",
+    ),
+    "dead letters": Stored(
+        "pgqueue_dead_letter AS t LEFT JOIN pgqueue_channel AS c ON (c.queue, c.name) = (t.queue, t.channel)",
+        "t.queue", "t.channel", ("payload", "state", "details"),
+    ),
+    "schedules": Stored(
+        "pgqueue_schedule AS t LEFT JOIN pgqueue_channel AS c ON (c.queue, c.name) = (t.queue, t.channel)",
+        "t.queue", "t.channel", ("payload",), errors=False, body=False,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Report one batch. ``last_id``: where the next one begins; ``undecodable``: ids that no key decodes."""
+
+    last_id: int
+    encoded: int
+    undecodable: list[int]
+
+
+def encode_anew(kind: str, *, after: int, limit: int, using: str) -> EncodedBatch | None:
+    """Encode the next rows of a table with the present codec and its first key, in a transaction of its own.
+
+    ``kind``: one of TABLES. ``after``: the ``last_id`` of the batch before, or 0. ``limit``: the most rows. Messages
+    that are leased, and rows that another transaction holds, are left out. ``using``: database alias.
+
+    Returns None if there are no more rows. Raises CodecUnavailable; the batch is then as it was.
+    """
+    table = TABLES[kind]
+    with transaction.atomic(using=using):
+        rows = call(using, table.read_sql(), (after, limit))
+        if not rows:
+            return None
+        columns: list[list[Any]] = []
+        undecodable = []
+        for number, queue, channel, context, *values in rows:
+            try:
+                columns.append([number, *_encoded(table, values, _place(queue, channel, context))])
+            except PayloadUndecodable:
+                undecodable.append(number)
+        if columns:
+            call_update(using, table.write_sql(), [list(column) for column in zip(*columns, strict=True)])
+    return EncodedBatch(rows[-1][0], len(columns), undecodable)
+
+
+def call_update(using: str, sql: str, params: Sequence[Any]) -> None:
+    """Run an UPDATE, which returns no rows of its own."""
+    call(using, f"{sql} RETURNING t.id", params)
+
+
+def count_leased(using: str) -> int:
+    """Return how many messages are leased, which :func:`encode_anew` leaves out."""
+    return int(call(using, LEASED)[0][0])
+
+
+def _place(queue: str, channel: str, context: str) -> Place:
+    return Place(queue, channel, lambda: from_json(context))
+
+
+def _encoded(table: Stored, values: Sequence[Any], at: Place) -> list[Any]:
+    """Return the values of a row in their new stored form."""
+    *texts, errors, body = values
+    found: list[Any] = [_anew(None if text is None else json.loads(text), at) for text in texts]
+    if table.errors:
+        listed = None if errors is None else json.loads(errors)
+        found.append(json.dumps([_error_anew(error, at) for error in listed]) if isinstance(listed, list) else errors)
+    if table.body:
+        stored = None if body is None else bytes(body)
+        sealed = codecs.is_sealed_body(stored)
+        found.append(codecs.sealed_body(codecs.opened_body(stored, at), at) if sealed else stored)
+    return found
+
+
+def _anew(value: Any, at: Place) -> str | None:
+    """Return JSON text: that of a stored form encoded anew, any other value as it is."""
+    if value is None:
+        return None
+    return codecs.sealed(json.dumps(codecs.opened(value, at)), at) if codecs.is_sealed(value) else json.dumps(value)
+
+
+def _error_anew(error: Any, at: Place) -> Any:
+    """Return an entry of errors with its encoded part encoded anew."""
+    if not isinstance(error, Mapping) or not codecs.is_sealed(error.get("sealed")):
+        return error
+    return {**error, "sealed": json.loads(_anew(error["sealed"], at) or "null")}

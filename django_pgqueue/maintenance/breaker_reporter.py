@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from django_pgqueue.lifecycle.breaker_changes import BreakerChange, breaker_changes
+from django_pgqueue.lifecycle.breakers import BreakerChange, breaker_changes
 from django_pgqueue.signals import breaker_closed, breaker_opened, breaker_tried
 
 SIGNALS = {"opened": breaker_opened, "tried": breaker_tried, "closed": breaker_closed}

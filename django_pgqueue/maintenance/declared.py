@@ -14,11 +14,11 @@ from django.db.models import QuerySet
 from django_pgqueue import codecs, handlers, schedules
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.jsonb import from_json, to_json
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance.declared_breakers import sync_breakers
 from django_pgqueue.maintenance.declared_limits import sync_limits
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.sql.call import alias
 
 logger = logging.getLogger("django_pgqueue.maintenance")
 

@@ -6,11 +6,11 @@ import logging
 
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.breaker_set import breaker_set
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.lifecycle.breakers import breaker_set
 from django_pgqueue.models import SharedLimit
+from django_pgqueue.sql.call import alias
 
-COLUMNS = ("breaker_handler", "breaker_failures", "breaker_within", "breaker_pause", "breaker_per")
+COLUMNS = ("breaker_handler", "breaker_failures", "breaker_within", "breaker_pause", "per")
 logger = logging.getLogger("django_pgqueue.maintenance")
 
 
@@ -20,7 +20,7 @@ def sync_breakers(using: str | None = None) -> int:
     ``using``: database alias; default: the queue's. The breaker of a handler of this process that declares none is
     dropped; those of handlers that only other processes have stay. An open breaker stays open.
     """
-    rows = SharedLimit.objects.using(alias(using)).filter(breaker_failures__isnull=False, breaker_id=None)
+    rows = SharedLimit.objects.using(alias(using)).filter(breaker_failures__isnull=False, parent_id=None)
     known = {row[0]: row[1:] for row in rows.values_list(*COLUMNS)}
     changed = 0
     # In the order of names, so that two workers that start never wait in a circle.

@@ -10,13 +10,10 @@ from django.db import transaction
 
 from django_pgqueue import handlers, limits
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.limit_pause import limit_pause
-from django_pgqueue.lifecycle.limit_resume import limit_resume
-from django_pgqueue.lifecycle.limit_set import limit_set
+from django_pgqueue.lifecycle.limits import limit_pause, limit_resume, limit_set
 from django_pgqueue.limits import UNDECLARED, LimitValues
 from django_pgqueue.models import SharedLimit
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import alias, call
 
 HANDLERS = "SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.limit_id = %s ORDER BY h.handler"
 logger = logging.getLogger("django_pgqueue.maintenance")

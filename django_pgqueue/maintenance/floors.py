@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django_pgqueue.lifecycle.tick import tick_and_count
+from django_pgqueue.lifecycle.upkeep import tick_and_count
 
 # A tick that walks MANY_ENTRIES of the indexes in an interval is followed by the next one after SHORT_PART of it. Only
 # an open snapshot keeps so many: each dequeue walks what has died since the last tick, several times.

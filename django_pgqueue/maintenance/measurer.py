@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.measure import MeasureCounts, measure
+from django_pgqueue.lifecycle.upkeep import MeasureCounts, measure
 
 
 def run_once(using: str) -> MeasureCounts:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from django_pgqueue.lifecycle.prune import PruneCounts, prune
-from django_pgqueue.lifecycle.schedule_prune import schedule_prune
+from django_pgqueue.lifecycle.schedules import schedule_prune
+from django_pgqueue.lifecycle.upkeep import PruneCounts, prune
 from django_pgqueue.maintenance.lakes import lakes_waited_for
 
 logger = logging.getLogger("django_pgqueue.maintenance")

@@ -14,7 +14,7 @@ from django.db.models import BigIntegerField
 from django.db.models.expressions import RawSQL
 
 from django_pgqueue.exceptions import ChannelBusy, PgQueueError
-from django_pgqueue.lifecycle.schedule_fire import Fired, schedule_fire
+from django_pgqueue.lifecycle.schedules import Fired, schedule_fire
 from django_pgqueue.maintenance import declared
 from django_pgqueue.models import Schedule
 from django_pgqueue.models.expressions import StatementTimestamp

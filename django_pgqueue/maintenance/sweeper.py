@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.sweep import SweepCounts, sweep
+from django_pgqueue.lifecycle.upkeep import SweepCounts, sweep
 
 
 def run_once(using: str) -> SweepCounts:

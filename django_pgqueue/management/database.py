@@ -8,9 +8,8 @@ from django.core.management.base import CommandError
 from django.db import Error, connections
 
 from django_pgqueue.checks.migrated import find_schema_problem
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel, Queue
-from django_pgqueue.sql.call import call, primary
+from django_pgqueue.sql.call import alias, call, primary
 
 UNKNOWN_STATUS = 3
 """The exit status when the database cannot be asked; monitors read it as *unknown*."""

@@ -10,7 +10,7 @@ from django.db import Error
 
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.checks.rights import grant_command, missing_rights, own_role, rights_text
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.models import Queue, Schedule
 from django_pgqueue.sql.call import primary
 from django_pgqueue.sql.roles import SERVING, WORKER

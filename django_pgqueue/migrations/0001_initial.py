@@ -337,9 +337,9 @@ class Migration(migrations.Migration):
                 ('breaker_failures', models.PositiveIntegerField(editable=False, help_text='It opens after so many failures in a row.', null=True)),
                 ('breaker_within', models.DurationField(editable=False, help_text='The failures count when all are within this time.', null=True)),
                 ('breaker_pause', models.DurationField(editable=False, help_text='One message tries after this time.', null=True)),
-                ('breaker_per', models.CharField(editable=False, help_text='One breaker for the handler, or one for each channel.', max_length=10, null=True)),
-                ('breaker_id', models.BigIntegerField(editable=False, help_text='Of a breaker of a channel: the id of that of its handler.', null=True)),
-                ('channel_id', models.BigIntegerField(editable=False, help_text='The channel whose breaker it is.', null=True)),
+                ('per', models.CharField(blank=True, choices=[('channel', 'one for each channel')], help_text='Each channel has the limit for itself, or all channels share it.', max_length=10, null=True)),
+                ('parent_id', models.BigIntegerField(editable=False, help_text="The limit, or the breaker of a handler, that this channel's row is of.", null=True)),
+                ('channel_id', models.BigIntegerField(editable=False, help_text='The channel that has this row.', null=True)),
                 ('opened_at', models.DateTimeField(editable=False, null=True)),
                 ('open_until', models.DateTimeField(editable=False, help_text='It is open, and one message at a time may try after this time.', null=True)),
                 ('closed_at', models.DateTimeField(editable=False, null=True)),
@@ -357,6 +357,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='sharedlimit',
             index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['paused_until'], name='pgqueue_limit_paused_until'),
+        ),
+        migrations.AddIndex(
+            model_name='sharedlimit',
+            index=models.Index(condition=models.Q(('parent_id__isnull', True)), fields=['name'], name='pgqueue_limit_declared'),
+        ),
+        migrations.AddIndex(
+            model_name='sharedlimit',
+            index=models.Index(condition=models.Q(('channel_id__isnull', False)), fields=['channel_id'], name='pgqueue_limit_channel'),
         ),
         migrations.AddConstraint(
             model_name='sharedlimit',
@@ -384,7 +392,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='sharedlimit',
-            constraint=models.UniqueConstraint(condition=models.Q(('breaker_id__isnull', False)), fields=('breaker_id', 'channel_id'), name='pgqueue_limit_breaker_channel'),
+            constraint=models.UniqueConstraint(condition=models.Q(('parent_id__isnull', False)), fields=('parent_id', 'channel_id'), name='pgqueue_limit_parent_channel'),
         ),
         migrations.AddIndex(
             model_name='channel',

@@ -42,13 +42,17 @@ class SharedLimit(models.Model):
     )
     breaker_within = Span(null=True, editable=False, help_text=_("The failures count when all are within this time."))
     breaker_pause = Span(null=True, editable=False, help_text=_("One message tries after this time."))
-    breaker_per = models.CharField(
-        max_length=10, null=True, editable=False, help_text=_("One breaker for the handler, or one for each channel.")
+    per = models.CharField(
+        max_length=10,
+        null=True,
+        blank=True,
+        choices={"channel": _("one for each channel")},
+        help_text=_("Each channel has the limit for itself, or all channels share it."),
     )
-    breaker_id = models.BigIntegerField(
-        null=True, editable=False, help_text=_("Of a breaker of a channel: the id of that of its handler.")
+    parent_id = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The limit, or the breaker of a handler, that this channel's row is of.")
     )
-    channel_id = models.BigIntegerField(null=True, editable=False, help_text=_("The channel whose breaker it is."))
+    channel_id = models.BigIntegerField(null=True, editable=False, help_text=_("The channel that has this row."))
     opened_at = Moment(null=True, editable=False)
     open_until = Moment(
         null=True, editable=False, help_text=_("It is open, and one message at a time may try after this time.")
@@ -67,6 +71,9 @@ class SharedLimit(models.Model):
             models.Index(
                 fields=["paused_until"], name="pgqueue_limit_paused_until", condition=Q(paused_until__isnull=False)
             ),
+            # What is declared, among the rows of a hundred thousand channels; and what one channel has.
+            models.Index(fields=["name"], name="pgqueue_limit_declared", condition=Q(parent_id__isnull=True)),
+            models.Index(fields=["channel_id"], name="pgqueue_limit_channel", condition=Q(channel_id__isnull=False)),
         ]
         constraints = [
             models.CheckConstraint(condition=~Q(name=""), name="pgqueue_limit_named"),
@@ -85,9 +92,9 @@ class SharedLimit(models.Model):
                 name="pgqueue_limit_breaker",
             ),
             models.UniqueConstraint(
-                fields=["breaker_id", "channel_id"],
-                condition=Q(breaker_id__isnull=False),
-                name="pgqueue_limit_breaker_channel",
+                fields=["parent_id", "channel_id"],
+                condition=Q(parent_id__isnull=False),
+                name="pgqueue_limit_parent_channel",
             ),
         ]
         permissions = [("pause_sharedlimit", "Can pause and resume shared limits")]
@@ -101,3 +108,8 @@ class SharedLimit(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_of_channel(self) -> bool:
+        """Return whether it is the row of a channel, of a shared limit that is one for each channel."""
+        return self.parent_id is not None and self.breaker_failures is None

@@ -98,6 +98,18 @@ def add_engine(parser: ArgumentParser) -> None:
     )
 
 
+def add_sla(parser: ArgumentParser) -> None:
+    """Add the option for the promises of queues and channels: ``args.sla``, texts for `parse_sla`."""
+    parser.add_argument(
+        "--sla",
+        action="append",
+        default=[],
+        metavar="NAME=DURATION",
+        help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; "
+        "may be repeated",
+    )
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator:

@@ -24,6 +24,7 @@ from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
 COMMANDS = {
     "export": "bring what is new in the archive to the lake",
+    "run": "export, roll up and compact in turn, also again and again",
     "verify": "check that the lake is whole",
     "rollup": "compute the metrics of the days that changed",
     "compact": "merge small files of the lake",
@@ -87,7 +88,8 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
 
 def _run(args: Namespace) -> int:
     """Run the command, with events about it if they are asked for. Returns its exit status."""
-    if not args.lineage:
+    # The commands that `run` calls send events of their own.
+    if not args.lineage or args.command == "run":
         status: int = args.run(args)
         return status
     from django_pgqueue.spark.lineage import lineage

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, at_least_one, engine, named_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source, at_least_one, engine, named_source
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import Lake
@@ -28,14 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_lake(parser)
     add_source(parser)
     add_engine(parser)
-    parser.add_argument(
-        "--sla",
-        action="append",
-        default=[],
-        metavar="NAME=DURATION",
-        help="how long messages of a queue, or of QUEUE/CHANNEL, may take from enqueue to the end: default=30s; "
-        "may be repeated",
-    )
+    add_sla(parser)
     parser.add_argument("--all", action="store_true", help="compute all days again, as after a change of --sla")
     parser.add_argument(
         "--load-grains",

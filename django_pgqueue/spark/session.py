@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,17 @@ MINIMUM = (4, 2)
 MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 ATTEMPTS = 4
-LAST_BREATH_SECONDS = 5  # seconds
+LAST_BREATH_SECONDS = 5
 # The limit of the control group: microseconds in each period, such as "200000 100000", or "max 100000".
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
+# Where the session goes that is opened in a block of `keep_session`.
+kept: list[ExitStack] = []
 
 CONFIGURATION = {
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.log.structuredLogging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
@@ -54,16 +55,35 @@ def session(
     """Open a Spark session; at the end, stop it and remove its temporary files.
 
     ``master`` is Spark's address of a cluster (default: this machine, at most 8 cores), ``memory`` the driver's heap,
-    ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on.
-    Raises PipelineError when Spark or Java is missing or too old, or does not start.
+    ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on; in a
+    block of `keep_session` this one goes on, too. Raises PipelineError when Spark or Java is missing or too old, or
+    does not start.
     """
     _check_pyspark()
     if active := _active():
-        yield active
+        with _one_line_if_java_ends():
+            yield active
         return
+    with ExitStack() as stack, _one_line_if_java_ends():
+        yield (kept[-1] if kept else stack).enter_context(_opened(name, master, memory, conf or {}))
+
+
+@contextmanager
+def keep_session() -> Iterator[None]:
+    """Keep the session that is opened in this block for others in it, and stop it at the end of the block."""
+    with ExitStack() as stack:
+        kept.append(stack)
+        try:
+            yield
+        finally:
+            kept.remove(stack)
+
+
+@contextmanager
+def _opened(name: str, master: str | None, memory: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     with scratch() as folder:
         master = master or f"local[{_cores()},{ATTEMPTS}]"
-        settings = _settings(master, memory, folder) | dict(conf or {})
+        settings = _settings(master, memory, folder) | dict(conf)
         with _one_line_if_java_ends():
             with _environment(local=master.startswith("local")):
                 spark = _start(name, master, settings)
@@ -80,7 +100,7 @@ def _one_line_if_java_ends() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, Py4JNetworkError):
-        if _java_ended():
+        if java_ended(LAST_BREATH_SECONDS):
             raise PipelineError(
                 "Java ended while Spark worked. If the system killed it for its memory, give it less (--memory) or the "
                 "machine more. The commits of this run are kept: run it again."
@@ -88,13 +108,15 @@ def _one_line_if_java_ends() -> Iterator[None]:
         raise
 
 
-def _java_ended() -> bool:
+def java_ended(within: float = 0) -> bool:
+    """Return whether this process had a Java that has ended, or ends in so many seconds: its connections end first."""
+    if "pyspark" not in sys.modules:
+        return False
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
     try:
-        # The connections to the JVM end a moment before it does.
-        return process is not None and process.wait(LAST_BREATH_SECONDS) is not None
+        return process is not None and process.wait(within) is not None
     except subprocess.TimeoutExpired:
         return False
 
@@ -142,6 +164,7 @@ def _settings(master: str, memory: str, folder: Path) -> dict[str, str]:
     settings = {
         **CONFIGURATION,
         "spark.driver.memory": memory,
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.driver.defaultJavaOptions": f'-Dlog4j2.configurationFile={LOGGING.as_uri()} "-Djava.io.tmpdir={folder}"',
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }

@@ -13,12 +13,20 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from django_pgqueue.spark.errors import NO_TABLES, PIPELINE, PipelineError
-from django_pgqueue.spark.fetch import only
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from django_pgqueue.spark.reading import BatchReader
+
+
+def only(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the only row of a statement. Raises LookupError if there is none."""
+    row = cursor.fetchone()
+    if row is None:
+        raise LookupError("the statement has no row")
+    return row
+
 
 VARIABLE = "PGQUEUE_SOURCE"
 HIDDEN = "********"

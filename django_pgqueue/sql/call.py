@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from django.db import DatabaseError, DataError, connections, transaction
+from django.apps import apps
+from django.db import DatabaseError, DataError, connections, router, transaction
 
+from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import BY_SQLSTATE, InvalidMessage, LeaseLost, PartitionMissing, PgQueueError
 
 SET_TIMEOUTS_MS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '2s', true)"
@@ -25,21 +27,28 @@ MISSING = {
 }
 
 
-def call(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-    """Run one statement on the connection ``using`` and return all of its rows.
+def alias(using: str | None) -> str:
+    """Return ``using``, or else the setting DATABASE, or else the database that the routers give for writing a
+    message."""
+    return using or settings.DATABASE or router.db_for_write(apps.get_model("pgqueue", "Message"))
+
+
+def call(using: str | None, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    """Run one statement and return all of its rows. ``using``: database alias; None: the queue's.
 
     Raises the exception of the SQLSTATE; other database errors are raised unchanged.
     """
+    database = alias(using)
     try:
-        with connections[using].cursor() as cursor:
+        with connections[database].cursor() as cursor:
             cursor.execute(sql, params)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
     except (DatabaseError, ValueError, OverflowError) as error:
-        raise_known(error, using)
+        raise_known(error, database)
 
 
-def ask(using: str, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+def ask(using: str | None, sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
     """Run a verb whose last column is ``refusal``, and return its rows without that column.
 
     Raises the exception of the first refusal. The verb has returned it, so the caller's transaction stays usable.

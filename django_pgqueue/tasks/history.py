@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from django_pgqueue import codecs
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.sql.call import alias
 from django_pgqueue.tasks import aliases, registry
 from django_pgqueue.tasks.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_pgqueue.tasks.errors import archived_error, attempt_error, dead_letter_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.lifecycle.enqueue_bind import retry_policy
+from django_pgqueue.lifecycle.new_messages import retry_policy
 from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
 from django_pgqueue.tasks.home import TaskHome
 from django_pgqueue.tasks.options import CostOption, TextOption, is_cost, options_of

@@ -8,8 +8,8 @@ from typing import Any
 from django.utils import timezone
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import open_error, place_of
+from django_pgqueue.sql.call import alias
 from django_pgqueue.tasks import aliases
 from django_pgqueue.tasks.compat import (
     BaseTaskBackend,

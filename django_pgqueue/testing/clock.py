@@ -19,9 +19,8 @@ from django.utils import timezone
 
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.arguments import aware, checked_duration
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.make_partitions import make_partitions
-from django_pgqueue.sql.call import call
+from django_pgqueue.lifecycle.upkeep import make_partitions
+from django_pgqueue.sql.call import alias, call
 
 SCHEMA = "pgqueue_clock"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

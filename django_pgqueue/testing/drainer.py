@@ -15,13 +15,13 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, PgQueueError, UnknownHandler
 from django_pgqueue.handlers import Handler
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.dequeue import dequeue
-from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.lifecycle.make_partitions import make_partitions
+from django_pgqueue.lifecycle.settle import give_back
+from django_pgqueue.lifecycle.upkeep import make_partitions
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.outcomes import Defer, Outcome, Retry
+from django_pgqueue.sql.call import alias
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
 from django_pgqueue.testing.recorder import Leases, Recorder

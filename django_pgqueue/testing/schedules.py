@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.maintenance.scheduler import ScheduleCounts, Scheduler
+from django_pgqueue.sql.call import alias
 
 
 def fire_schedules(*, using: str | None = None) -> ScheduleCounts:

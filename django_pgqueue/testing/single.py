@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_pgqueue import handlers
 from django_pgqueue.delivery import NO_PAYLOAD, Delivery
 from django_pgqueue.jsonb import from_json, to_json
-from django_pgqueue.lifecycle.enqueue_bind import retry_policy
+from django_pgqueue.lifecycle.new_messages import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
 from django_pgqueue.worker.call.executor import invalid_answer
 

@@ -11,9 +11,9 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_pgqueue.handlers import name_of
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.sql.call import alias
 from django_pgqueue.testing.single import as_stored
 
 SHOWN_MESSAGES = 10

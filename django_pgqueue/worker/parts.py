@@ -116,7 +116,7 @@ class WorkerParts:
             dispatch=self._dispatch,
             hold=self._keeper.hold,
             held=self._keeper.__len__,
-            done=lambda: self.shutdown.request("nothing left to do"),
+            done=lambda: self.shutdown.request("no message is ready"),
             outage=self._outage,
             crashed=self._crashed,
         )

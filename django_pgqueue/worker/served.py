@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.models import Queue
 from django_pgqueue.sql.call import call
 from django_pgqueue.worker.options import ALL, WorkerOptions

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, metrics
-from django_pgqueue.lifecycle.explain import explain_channel, explain_message
+from django_pgqueue.lifecycle.figures import explain_channel, explain_message
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, Worker
 from tests.admin.conftest import MODELS, Page, address
 from tests.support.cases import cases

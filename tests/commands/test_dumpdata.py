@@ -27,7 +27,7 @@ from django_pgqueue import (
     schedule_run,
     sweep,
 )  # fmt: skip
-from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Lane, Message, Schedule, Worker
 from tests.support.sql import sql
 from tests.support.tables import empty_tables

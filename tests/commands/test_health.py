@@ -21,7 +21,7 @@ from django_pgqueue import (
     queue_set,
     retry,
 )
-from django_pgqueue.lifecycle.defer_unknown import defer_unknown
+from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Worker
 from tests.support.commands import status_and_output_of
 from tests.support.moments import pass_time

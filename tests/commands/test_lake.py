@@ -125,6 +125,7 @@ def test_settings_are_handed_over() -> None:
         assert lake_environment("default")["PGQUEUE_LAKE"] == "/srv/lake"
         assert promises("export") == []
         options = promises("rollup")
+        assert promises("run") == options
     assert all(option.startswith("--sla=") for option in options)
     assert parse_sla(option.removeprefix("--sla=") for option in options) == given["SLA"]
 

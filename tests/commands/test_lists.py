@@ -113,7 +113,7 @@ def test_limits_their_use_and_why_messages_wait() -> None:
         enqueue("h")
     dequeue(limit=3)
     limit_pause("stripe")
-    assert table("limits", "--handler", "h") == [["stripe", "paused", "1", "-", "5/s", "1", "2", "paused", "h"]]
+    assert table("limits", "--handler", "h") == [["stripe", "paused", "1", "-", "5/s", "-", "1", "2", "paused", "h"]]
     handler_pause("other")
     assert [row["name"] for row in rows("limits")] == ["handler other", "stripe"]
 

@@ -14,11 +14,11 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from django_pgqueue import channel_set, enqueue
+from django_pgqueue.limits import parse_rate, rate_text
 from django_pgqueue.management.cli.options import duration, duration_or_zero
 from django_pgqueue.management.cli.verbs import VERBS
 from django_pgqueue.management.commands.pgqueue import Command
 from django_pgqueue.models import Message
-from django_pgqueue.rates import parse_rate, rate_text
 from tests.support.commands import manage, pgqueue
 
 

@@ -19,7 +19,7 @@ from django_pgqueue import dequeue, enqueue, metrics
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import examine
 from django_pgqueue.embedded.settings import parse_url
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.management.cli.options import NAME
 from django_pgqueue.management.cli.verbs import VERBS
 from django_pgqueue.sql.call import call

@@ -43,7 +43,7 @@ def test_a_row_that_another_transaction_has_made_meanwhile_is_found(session: Ses
     breaker_set(session, per="channel")
     make_channel(session, "a")
     channel_id = one(session, "SELECT id FROM pgqueue_channel WHERE name = 'a'")
-    made = f"SELECT pgqueue_breaker_of_channel(l, {channel_id}) FROM pgqueue_limit AS l WHERE channel_id IS NULL"
+    made = f"SELECT pgqueue_limit_of_channel(l, {channel_id}) FROM pgqueue_limit AS l WHERE channel_id IS NULL"
 
     assert one(session, made) == one(session, made)
 

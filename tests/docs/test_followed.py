@@ -81,6 +81,10 @@ def test_the_tutorial_of_the_pipeline_ends_with_a_report(newcomer: Newcomer) -> 
 @pytest.fixture
 def owner(newcomer: Newcomer) -> Newcomer:
     """A reader who has a project already, with an app, on that database."""
+    return new_project(newcomer)
+
+
+def new_project(newcomer: Newcomer) -> Newcomer:
     for command in ("django-admin startproject mysite .", "python manage.py startapp shop"):
         newcomer.run(command.split(), command)
     with open(newcomer.folder / "mysite" / "settings.py", "a") as settings:
@@ -109,6 +113,42 @@ def test_the_example_of_the_readme_works_in_a_new_project(owner: Newcomer) -> No
     newcomer.run(["python", "manage.py", "shell", "-c", order], page)
     said = newcomer.run(["python", "manage.py", "runqueueworker", "--drain"], page)
 
-    assert "1 completed" in said
+    assert "2 completed" in said
     confirmed = "from shop.models import Order; print('confirmed:', Order.objects.get().confirmed)"
     assert "confirmed: True" in newcomer.run(["python", "manage.py", "shell", "-c", confirmed], page)
+
+
+MANAGED = """
+CREATE ROLE pgqueue_managed LOGIN PASSWORD 'managed' NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+ALTER ROLE pgqueue_managed SET statement_timeout = '30s';
+ALTER ROLE pgqueue_managed SET idle_session_timeout = '2s';
+ALTER ROLE pgqueue_managed SET idle_in_transaction_session_timeout = '10s';
+ALTER DATABASE pgqueue_newcomer OWNER TO pgqueue_managed;
+"""
+
+
+@pytest.fixture
+def managed(newcomer: Newcomer, pg_url: str) -> Iterator[Newcomer]:
+    """A reader whose database is owned by a plain role, with the time-outs of managed servers."""
+    drop = "DROP ROLE IF EXISTS pgqueue_managed"
+    with psycopg.connect(pg_url, autocommit=True) as session:
+        session.execute(drop)
+        session.execute(MANAGED)
+        address = urlsplit(newcomer.environment["DATABASE_URL"])
+        host = address.netloc.rpartition("@")[2]
+        newcomer.environment["DATABASE_URL"] = address._replace(netloc=f"pgqueue_managed:managed@{host}").geturl()
+        yield newcomer
+        session.execute(f"ALTER DATABASE {DATABASE} OWNER TO CURRENT_USER")
+        with psycopg.connect(urlsplit(pg_url)._replace(path=f"/{DATABASE}").geturl(), autocommit=True) as inside:
+            inside.execute("DROP OWNED BY pgqueue_managed CASCADE")
+        session.execute(drop)
+
+
+def test_a_project_runs_on_a_managed_server(managed: Newcomer) -> None:
+    """As docs/how-to/managed-postgresql.md says: no superuser, no extension, and sessions that are ended when idle."""
+    test_the_example_of_the_readme_works_in_a_new_project(new_project(managed))
+
+    owner = (
+        "from django.db import connection as c; r = c.cursor(); print(*r.execute('SELECT user, version()').fetchone())"
+    )
+    assert "pgqueue_managed PostgreSQL" in managed.run(["python", "manage.py", "shell", "-v0", "-c", owner], "owner")

@@ -41,7 +41,7 @@ TABLES = [
 ]  # fmt: skip
 
 # An explanation begins with its code: a word after SELECT, or either word of a CASE.
-CODE = re.compile(r"^ *(?:RETURN QUERY )?SELECT (?:CASE WHEN [^'\n]+ THEN '(\w+)' ELSE )?'(\w+)'", re.MULTILINE)
+CODE = re.compile(r"code := '(\w+)'|(?:THEN '(\w+)' ELSE )?'(\w+)'(?: END)?,\n +(?:format|CASE)")
 
 
 def in_one_line(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue, explain_message, queue_set
-from django_pgqueue.lifecycle.repair import RepairCounts, repair
+from django_pgqueue.lifecycle.upkeep import RepairCounts, repair
 from tests.doctor.conftest import Examine
 from tests.support.messages import enqueue_numbered
 from tests.support.moments import pass_time

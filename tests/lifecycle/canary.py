@@ -18,7 +18,7 @@ from django_pgqueue import (
     retry,
     schedule_run,
 )
-from django_pgqueue.lifecycle.channel_erase import ChannelErased
+from django_pgqueue.lifecycle.channels import ChannelErased
 from django_pgqueue.models import Channel, Schedule
 from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
 from tests.support.sql import sql, value

@@ -45,7 +45,7 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import Message
 from tests.support.cases import cases
 from tests.support.refusals import refused
@@ -193,9 +193,9 @@ def test_the_message_that_is_refused_is_named() -> None:
 
 
 def test_a_limit_with_a_wrong_type_says_what_to_give() -> None:
-    with refused(InvalidMessage, r"release_interval takes timedelta or None, not 5 \(Use datetime\.timedelta"):
+    with refused(InvalidMessage, r"release_interval is not a timedelta but int \(Use datetime\.timedelta"):
         channel_set(channel="c", release_interval=5)  # type: ignore[arg-type]
-    with refused(InvalidMessage, r"max_size takes int or None, not '5' \(Give a whole number"):
+    with refused(InvalidMessage, r"max_size is not an integer but str \(Give an int"):
         channel_set(channel="c", max_size="5")  # type: ignore[arg-type]
 
 

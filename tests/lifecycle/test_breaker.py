@@ -50,6 +50,17 @@ def test_failures_in_a_row_open_it_and_a_message_says_why_it_waits() -> None:
     assert any("after 2 failures in a row within 00:01:00" in line for line in lines)
 
 
+def test_a_message_says_that_each_channel_has_a_breaker_of_its_own() -> None:
+    breaker_set("mail", Breaker(failures=1, within=timedelta(minutes=1), pause=timedelta(hours=1), per="channel"))
+    fail(1)
+    waiting = enqueue("mail").id
+    assert dequeue() == []
+
+    [reason] = [reason for reason in explain_message(waiting) if reason.code == "breaker_open"]
+
+    assert reason.sentence.endswith("within 00:01:00. It is one for each channel.")
+
+
 def test_it_is_opened_and_closed_by_hand() -> None:
     breaker_set("mail", MAIL)
     enqueue("mail")
@@ -123,7 +134,7 @@ def test_a_handler_declares_it_and_the_database_follows(handlers_restored: None)
     assert sync_breakers() == 1
     assert sync_breakers() == 0
     row = SharedLimit.objects.get()
-    found = (row.breaker_handler, row.breaker_failures, row.breaker_within, row.breaker_pause, row.breaker_per)
+    found = (row.breaker_handler, row.breaker_failures, row.breaker_within, row.breaker_pause, row.per)
     assert found == ("mail.send", 2, timedelta(minutes=1), timedelta(hours=1), "handler")
 
 

@@ -17,8 +17,8 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, LeaseLost
-from django_pgqueue.lifecycle import channel_erase as erasing
-from django_pgqueue.lifecycle.channel_erase import ChannelErased
+from django_pgqueue.lifecycle import channels as erasing
+from django_pgqueue.lifecycle.channels import ChannelErased
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.canary import CANARY, erase, grep
 from tests.support.cases import cases
@@ -66,7 +66,7 @@ def test_an_erase_can_be_repeated_and_then_says_that_nothing_was_there(tenant: s
 
 def test_a_large_tenant_goes_in_parts(tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue_many(NewMessage(handler="h", channel=tenant, queue="mails") for _ in range(20))
-    monkeypatch.setattr(erasing, "SQL", erasing.SQL.replace("%s::jsonb)", "%s::jsonb, 7)"))
+    monkeypatch.setattr(erasing, "CHANNEL_ERASE", erasing.CHANNEL_ERASE.replace("%s::jsonb)", "%s::jsonb, 7)"))
     assert erase(tenant).erased["message"] == 24
     assert grep(CANARY) == {}
 

@@ -13,7 +13,7 @@ from django_pgqueue import (
     dequeue,
 )
 from django_pgqueue.exceptions import ChannelBusy
-from django_pgqueue.lifecycle import channel_erase as erasing
+from django_pgqueue.lifecycle import channels as erasing
 from django_pgqueue.models import Channel
 from django_pgqueue.sql.call import ask
 from tests.lifecycle.canary import CANARY, erase, grep

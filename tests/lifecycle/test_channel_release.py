@@ -17,7 +17,7 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
-from django_pgqueue.lifecycle.sweep import sweep
+from django_pgqueue.lifecycle.upkeep import sweep
 from django_pgqueue.models import Channel
 from tests.support.messages import enqueue_numbered
 from tests.support.moments import pass_time

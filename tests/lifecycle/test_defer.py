@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, peek, retry, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
-from django_pgqueue.lifecycle.give_back import give_back
+from django_pgqueue.lifecycle.settle import give_back
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_pgqueue import Delivery, cancel, channel_set, complete, dequeue, enqueue, explain_message, retry
 from django_pgqueue.exceptions import LeaseLost
-from django_pgqueue.lifecycle.defer_unknown import defer_unknown
+from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.support.messages import live
 from tests.support.moments import pass_time

@@ -16,7 +16,7 @@ from django_pgqueue.backoff import Exponential
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json, to_json_texts
 from django_pgqueue.lifecycle.enqueue import bind, columns_of, parameters
-from django_pgqueue.lifecycle.enqueue_bind import Bound
+from django_pgqueue.lifecycle.new_messages import Bound
 from tests.support.cases import cases
 from tests.support.sql import sql
 

@@ -24,8 +24,8 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import ChannelNotFound
-from django_pgqueue.lifecycle.defer_unknown import defer_unknown
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
+from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Channel, Worker
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused

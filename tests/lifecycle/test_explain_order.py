@@ -18,7 +18,7 @@ from django_pgqueue import (
     explain_message,
     retry,
 )
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 from tests.support.messages import enqueue_numbered
 from tests.support.moments import pass_time
 

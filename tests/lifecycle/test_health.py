@@ -16,8 +16,8 @@ from django_pgqueue import (
     retry,
 )
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.lifecycle.defer_unknown import defer_unknown
-from django_pgqueue.lifecycle.health import QueueHealth, health
+from django_pgqueue.lifecycle.figures import QueueHealth, health
+from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Worker
 from tests.support.moments import pass_time
 from tests.support.sql import sql, value

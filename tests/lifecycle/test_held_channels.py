@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, retry
-from django_pgqueue.lifecycle.held_channels import held_channels
+from django_pgqueue.lifecycle.figures import held_channels
 from tests.support.moments import pass_time
 
 pytestmark = pytest.mark.django_db

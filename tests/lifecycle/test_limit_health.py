@@ -18,8 +18,7 @@ from django_pgqueue import (
     queue_set,
 )
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.lifecycle.health import health
-from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
+from django_pgqueue.lifecycle.figures import LimitHealth, health, limit_health
 from tests.support.moments import pass_time
 from tests.support.sql import sql, value
 

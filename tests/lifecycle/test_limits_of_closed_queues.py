@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_pgqueue import channel_set, dequeue, enqueue, limit_set, queue_pause, queue_set
-from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.upkeep import tick
 
 pytestmark = pytest.mark.django_db
 

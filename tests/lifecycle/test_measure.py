@@ -22,7 +22,7 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.lifecycle.measure import MeasureCounts, measure
+from django_pgqueue.lifecycle.upkeep import MeasureCounts, measure
 from django_pgqueue.models import Activity, Backlog
 from tests.support.sql import sql, value
 

@@ -17,7 +17,7 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.lifecycle.metrics import ChannelMetrics
+from django_pgqueue.lifecycle.figures import ChannelMetrics
 from tests.support.moments import pass_time
 from tests.support.sql import sql
 

@@ -23,11 +23,11 @@ from django_pgqueue import (
     reschedule,
     sweep,
 )
-from django_pgqueue.lifecycle.channel_purge import channel_purge
-from django_pgqueue.lifecycle.dequeue_matching import dequeue_matching
-from django_pgqueue.lifecycle.edit import edit
-from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.lifecycle.repair import repair
+from django_pgqueue.lifecycle.channels import channel_purge
+from django_pgqueue.lifecycle.dequeue import dequeue_matching
+from django_pgqueue.lifecycle.messages import edit
+from django_pgqueue.lifecycle.settle import give_back
+from django_pgqueue.lifecycle.upkeep import repair
 from tests.lifecycle.ordered import HOUR, fail, numbers
 from tests.support.messages import enqueue_backlog, enqueue_numbered, live
 from tests.support.moments import expire, pass_time

@@ -43,7 +43,7 @@ def test_an_ordered_channel_takes_no_other_limit(limit: int | None):
 
 
 def test_the_policy_and_the_order_have_their_types():
-    with refused(InvalidMessage, "ordered takes bool or None, not 'yes'"):
+    with refused(InvalidMessage, "ordered is not a bool but str"):
         channel_set(channel="default", ordered="yes")  # type: ignore[arg-type]
     with refused(InvalidMessage, "on_dead is neither continue nor pause"):
         channel_set(channel="default", on_dead="stop")  # type: ignore[arg-type]

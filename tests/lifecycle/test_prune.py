@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_release, channel_set, complete, dead_letter, dequeue, enqueue, prune, queue_set
-from django_pgqueue.lifecycle.prune import PruneCounts
+from django_pgqueue.lifecycle.upkeep import PruneCounts
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Worker
 from tests.lifecycle.conftest import partition_of
 from tests.support.moments import pass_time

@@ -19,7 +19,7 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage, QueueNotEmpty
-from django_pgqueue.lifecycle.queue_drop import QueueDropped
+from django_pgqueue.lifecycle.queues import QueueDropped
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule
 from tests.support.messages import places
 from tests.support.refusals import refused

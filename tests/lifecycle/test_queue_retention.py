@@ -9,7 +9,7 @@ import pytest
 
 from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, metrics, prune, queue_set
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
-from django_pgqueue.lifecycle import prune as pruning
+from django_pgqueue.lifecycle import upkeep as pruning
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Queue
 from django_pgqueue.pipeline.models import Lake
 from tests.lifecycle.conftest import partition_of

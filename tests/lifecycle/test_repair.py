@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
-from django_pgqueue.lifecycle.repair import RepairCounts, repair
+from django_pgqueue.lifecycle.upkeep import RepairCounts, repair
 from tests.support.messages import places
 from tests.support.sql import sql
 

@@ -21,7 +21,7 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import Channel, Queue, SharedLimit
 from tests.support.moments import pass_time
 from tests.support.refusals import refused

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue.lifecycle.schedule_prune import schedule_prune
+from django_pgqueue.lifecycle.schedules import schedule_prune
 from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import Schedule, ScheduleTick
 from tests.support.moments import a_moment_of_the_database

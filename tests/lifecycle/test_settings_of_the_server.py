@@ -33,11 +33,9 @@ from django_pgqueue import (
     sweep,
 )  # fmt: skip
 from django_pgqueue.exceptions import PartitionMissing
-from django_pgqueue.lifecycle.health import health
-from django_pgqueue.lifecycle.held_channels import held_channels
-from django_pgqueue.lifecycle.limit_health import limit_health
-from django_pgqueue.lifecycle.tick import tick
-from django_pgqueue.lifecycle.wait import next_due
+from django_pgqueue.lifecycle.dequeue import next_due
+from django_pgqueue.lifecycle.figures import health, held_channels, limit_health
+from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue
 from tests.lifecycle.conftest import partition_of
 from tests.support.hostile import GERMAN, HOSTILE

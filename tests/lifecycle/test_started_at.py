@@ -12,8 +12,8 @@ from django.db import DatabaseError, transaction
 
 from django_pgqueue import complete, dead_letter, dequeue, queue_set, retry
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.cancel import cancel
-from django_pgqueue.lifecycle.measure import measure
+from django_pgqueue.lifecycle.messages import cancel
+from django_pgqueue.lifecycle.upkeep import measure
 from django_pgqueue.models import Activity, ArchivedMessage, DeadLetter, Message
 from tests.support.messages import lease_messages
 from tests.support.moments import pass_time

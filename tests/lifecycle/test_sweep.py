@@ -18,7 +18,7 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
-from django_pgqueue.lifecycle.sweep import SweepCounts
+from django_pgqueue.lifecycle.upkeep import SweepCounts
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import expire, pass_time

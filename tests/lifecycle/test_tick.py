@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many
-from django_pgqueue.lifecycle.tick import tick
+from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import Message
 from tests.support.messages import live
 from tests.support.moments import pass_time

@@ -16,8 +16,8 @@ from django_pgqueue import (
     enqueue_many,
     queue_pause,
 )
-from django_pgqueue.lifecycle.tick import tick
-from django_pgqueue.lifecycle.wait import next_due, wait
+from django_pgqueue.lifecycle.dequeue import next_due, wait
+from django_pgqueue.lifecycle.upkeep import tick
 from tests.support.moments import pass_time
 from tests.support.refusals import rolled_back
 from tests.support.sql import sql

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Breaker, breaker_close, breaker_open, breaker_set, complete, dequeue, enqueue, retry, signals
-from django_pgqueue.lifecycle.breaker_changes import BreakerChange
+from django_pgqueue.lifecycle.breakers import BreakerChange
 from django_pgqueue.maintenance import breaker_reporter
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from tests.support.sql import sql

@@ -223,3 +223,21 @@ def test_the_checks_find_limits_that_are_not_declared_and_what_the_setting_has_w
     assert (first.id, second.id) == ("pgqueue.E024", "pgqueue.E024")
     assert "LIMITS['openai'] has unknown options: rates" in first.msg
     assert "max_cost is 0" in second.msg
+
+
+def test_a_limit_for_each_channel_is_written_and_changed_like_any_other() -> None:
+    Limit("mails", rate="10/m", per="channel")
+    handle("declared.mail", "mails")
+    assert sync_limits() == LimitCounts(added=1, changed=0, undeclared=0)
+    assert SharedLimit.objects.get(name="mails").per == "channel"
+    assert sync_limits() == NOTHING
+    forget("mails")
+    Limit("mails", rate="10/m")
+    assert sync_limits() == LimitCounts(added=0, changed=1, undeclared=0)
+    assert SharedLimit.objects.get(name="mails").per is None
+    handlers.unregister("declared.mail")
+
+
+def test_a_limit_is_for_each_channel_or_for_all() -> None:
+    with pytest.raises(InvalidMessage, match="per is 'handler'"):
+        Limit("mails", per="handler")  # type: ignore[arg-type]

@@ -9,11 +9,20 @@ import pytest
 
 from django_pgqueue.sql import files
 from tests.schema.sql_files import LATEST
-from verification.chaos.sabotage import beside, breakers, turns
+from verification.chaos.sabotage import beside, breakers, channel_limits, turns
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.model_based.sabotage import NOTICED, OF_THE_MODEL
 
-ALL = (*DEFECTS, *OF_THE_MODEL, *beside.DEFECTS, *breakers.DEFECTS, *turns.DEFECTS, *turns.COSTLY, *turns.FOLDED)
+ALL = (
+    *DEFECTS,
+    *OF_THE_MODEL,
+    *beside.DEFECTS,
+    *breakers.DEFECTS,
+    *channel_limits.DEFECTS,
+    *turns.DEFECTS,
+    *turns.COSTLY,
+    *turns.FOLDED,
+)
 
 
 def body(function: str) -> str:

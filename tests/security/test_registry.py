@@ -37,7 +37,7 @@ IMPORTERS = {
     ("checks/configuration.py", "import_string"),  # settings
     ("checks/migrated.py", "import_module"),  # settings: MIGRATION_MODULES
     ("codecs.py", "import_string"),  # settings: PAYLOAD_CODEC, PAYLOAD_KEYS
-    ("lifecycle/enqueue_context.py", "import_string"),  # settings: ENQUEUE_CONTEXT
+    ("lifecycle/enqueue.py", "import_string"),  # settings: ENQUEUE_CONTEXT
     ("worker/call/middleware.py", "import_string"),  # settings: HANDLER_MIDDLEWARE
     ("worker/child.py", "import_string"),  # what the supervisor's own code orders
     ("spark/cli.py", "import_module"),  # the list of its commands

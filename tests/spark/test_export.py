@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.horizon import find_holder, read_horizon
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.touched import changed_days

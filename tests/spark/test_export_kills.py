@@ -21,7 +21,7 @@ import pytest
 from django_pgqueue.embedded import Cluster, EmbeddedError, temporary_cluster
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
@@ -38,13 +38,13 @@ pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 DRIVER = """
 import sys
 from pathlib import Path
-from django_pgqueue.spark.export import engine
+from django_pgqueue.spark.export import task
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.source import Source
 
 master, lake = sys.argv[1:]
-engine.FEW_RANGES = 1000
+task.FEW_RANGES = 1000
 export(Source.from_environment(), Path(lake), ExportOptions(master or None, memory="512m", range_bytes=200_000))
 """
 MOMENTS = {

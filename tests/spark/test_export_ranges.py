@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import make_plan
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters

@@ -9,8 +9,8 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.register import report_export
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.tables import HORIZON
 from django_pgqueue.spark.source import Source

@@ -12,7 +12,7 @@ import pytest
 
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters

@@ -22,7 +22,7 @@ from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.by_day import DayTask, compute_day
-from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
+from django_pgqueue.spark.transforms.rollup import unreadable_as_pipeline_errors
 from tests.spark.rows import fill_archive
 from tests.spark.test_compact import DAY, add, compact, digest, problems, rows
 from tests.spark.test_export import expected, ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
 from tests.spark.test_export import expected, ids

@@ -31,6 +31,11 @@ QUICK = (
 SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
 # What decides about the queue's own rules, and so about its parts of the rest.
 ENGINE = ("django_pgqueue/sql/", "django_pgqueue/migrations/")
+# What workers in other languages call.
+CONTRACT = tuple(
+    f"django_pgqueue/sql/functions/pgqueue_{verb}_v01.sql"
+    for verb in ("dequeue", "heartbeat", "complete", "retry", "defer", "dead_letter", "wait")
+)
 PAGES = (
     "django_pgqueue/admin/", "django_pgqueue/charts/", "django_pgqueue/templates/", "django_pgqueue/static/",
     "tests/admin/browser/",
@@ -263,6 +268,13 @@ REST = (
         ),
         guards=("pyproject.toml", "django_pgqueue/testing/", "testproject/", "tests/typing/"),
         seconds=55,
+    ),
+    Part(
+        "node",
+        "the example of a worker in Node.js",
+        tests=("tests/test_worker_node.py",),
+        guards=("examples/worker-node/", "tests/test_worker_node.py", *CONTRACT),
+        seconds=20,
     ),
     Part(
         "benchmarks",

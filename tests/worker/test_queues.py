@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError
 
 from django_pgqueue import channel_set
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.management.starting import chosen_queues, warn_of_unknown
 from django_pgqueue.models import Queue
 from django_pgqueue.models import Worker as Row

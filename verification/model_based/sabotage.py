@@ -101,14 +101,14 @@ ARCHIVE = (
 """Defects of partial archives: the channels of `verification.chaos` archive everything."""
 LIMITS = (
     Defect(
-        "a paused shared limit has places", "limit_room", "p_limit.paused_at IS NOT NULL THEN 0", "false THEN 0"
+        "a paused shared limit has places", "limit_room", "l.paused_at IS NOT NULL THEN 0", "false THEN 0"
     ),
     Defect(
         "tokens are not taken", "lease_within", "v_rooms[v_at].tokens - v_message.cost", "v_rooms[v_at].tokens",
         also=(("enter_limit", "v_room.tokens - p_cost", "v_room.tokens"),),
     ),
-    Defect("a bucket holds more than the burst", "limit_room", "least(p_limit.release_burst, coalesce(", "(coalesce("),
-    Defect("cost in flight is not counted", "limit_room", "p_limit.max_cost - o.cost", "p_limit.max_cost"),
+    Defect("a bucket holds more than the burst", "limit_room", "least(l.release_burst, coalesce(", "(coalesce("),
+    Defect("cost in flight is not counted", "limit_room", "l.max_cost - o.cost", "l.max_cost"),
     Defect("a correction of a cost is lost", "spend", "IF v_more <> 0 THEN", "IF false THEN"),
     Defect(
         "a correction of a cost is taken twice", "take_places", "WHERE s.ctid = ANY", "WHERE false AND s.ctid = ANY"

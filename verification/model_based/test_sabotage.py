@@ -3,6 +3,7 @@ changed functions."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from verification.chaos.sabotage.defects import DEFECTS, Defect
 from .sabotage import NOTICED, OF_THE_MODEL, notice
 from .sql import Queue
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "model.md"
+EXPLANATION = Path(__file__).parent.parent.parent / "docs" / "explanation"
 DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OF_THE_MODEL)}
 CHANGED = changed_functions()
 CHOSEN = NOTICED if CHANGED is None else [name for name in NOTICED if DEFECT_OF[name].is_in(CHANGED)][:10]
@@ -36,5 +37,10 @@ def test_without_a_defect_nothing_is_noticed(queue: Queue) -> None:
 
 
 def test_the_documentation_lists_them_all() -> None:
-    listed = PAGE.read_text(encoding="utf-8").partition("## Is it noticed?")[2].partition("\n## ")[0]
-    assert [line.removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")] == list(NOTICED)
+    """Those of the faults' page are marked there, with an M; the page of the model has the others."""
+    listed = (EXPLANATION / "model.md").read_text().partition("## Is it noticed?")[2].partition("\n## ")[0]
+    own = [line.removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")]
+    marked = re.findall(r"^\| (.+?) \| .+, M \|$", (EXPLANATION / "chaos.md").read_text(), re.MULTILINE)
+
+    assert own == [name for name in NOTICED if DEFECT_OF[name] in OF_THE_MODEL]
+    assert set(marked) == set(NOTICED) - set(own)

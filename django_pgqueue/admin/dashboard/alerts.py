@@ -20,8 +20,7 @@ from django_pgqueue.admin.dashboard.figures import (
 from django_pgqueue.admin.dashboard.spans import Key, Spans
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import BreakerState
-from django_pgqueue.lifecycle.held_channels import HeldChannel
-from django_pgqueue.lifecycle.limit_health import LimitHealth
+from django_pgqueue.lifecycle.figures import HeldChannel, LimitHealth
 from django_pgqueue.limits import handler_of_limit
 
 BAD, LATE = "bad", "late"

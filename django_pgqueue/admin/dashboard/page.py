@@ -34,11 +34,9 @@ from django_pgqueue.admin.dashboard.spans import Spans
 from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.held_channels import held_channels
-from django_pgqueue.lifecycle.limit_health import limit_health
+from django_pgqueue.lifecycle.figures import held_channels, limit_health
 from django_pgqueue.models import Dashboard
-from django_pgqueue.sql.call import bounded_read
+from django_pgqueue.sql.call import alias, bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 STATEMENT_SECONDS = 10.0

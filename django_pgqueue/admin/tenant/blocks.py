@@ -27,7 +27,7 @@ from django_pgqueue.admin.tenant import handlers, reads
 from django_pgqueue.admin.tenant.handlers import HandlerFigures
 from django_pgqueue.admin.tenant.limits import figure_text, limit_rows, shared_limit_rows
 from django_pgqueue.admin.tenant.reads import Now
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.sql.call import bounded_read
 

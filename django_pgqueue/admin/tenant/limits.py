@@ -16,7 +16,7 @@ from django_pgqueue.admin.base import CappedCount, Link, Text, capped
 from django_pgqueue.admin.counts import MOST_COUNTED, LimitUsage, limit_usage
 from django_pgqueue.admin.dashboard.drawing import limit_meter
 from django_pgqueue.admin.tenant.reads import Now
-from django_pgqueue.lifecycle.explain import Reason
+from django_pgqueue.lifecycle.figures import Reason
 from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import call
@@ -35,11 +35,13 @@ SELECT l.id, w.messages
 FROM pgqueue_limit AS l
 CROSS JOIN LATERAL (
     SELECT count(*) AS messages
-    FROM (SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id AND m.channel_id = %s LIMIT %s) AS n
+    FROM (
+        SELECT FROM pgqueue_message AS m WHERE m.waits_for = l.id AND m.channel_id = %(channel)s LIMIT %(waiting)s
+    ) AS n
 ) AS w
-WHERE w.messages > 0
+WHERE w.messages > 0 AND (l.parent_id IS NULL OR l.channel_id = %(channel)s)
 ORDER BY w.messages DESC, l.id
-LIMIT %s
+LIMIT %(limits)s
 """
 
 
@@ -178,11 +180,17 @@ def unlimited_row(name: str, used: str = QUIET_DASH) -> LimitRow:
 
 def shared_limit_rows(channel: Channel, link: Link, *, using: str) -> list[LimitRow]:
     """Return a row for each shared limit that messages of the channel wait for, at most MOST_LIMITS."""
-    waiting = dict(call(using, WAITING, (channel.pk, MOST_WAITING, MOST_LIMITS)))
+    given = {"channel": channel.pk, "waiting": MOST_WAITING, "limits": MOST_LIMITS}
+    waiting = dict(call(using, WAITING, given))
     limits = SharedLimit.objects.using(using).in_bulk(list(waiting))
+    # The row of a channel goes by the settings of its limit.
+    followed = {limit.pk: limit.parent_id for limit in limits.values() if limit.is_of_channel}
+    parents = SharedLimit.objects.using(using).in_bulk(list(followed.values()))
     usage = limit_usage(list(waiting), using=using)
     return [
-        shared_limit_row(channel, limits[pk], usage[pk], capped(count, MOST_COUNTED), link)
+        shared_limit_row(
+            channel, parents.get(followed.get(pk), limits[pk]), usage[pk], capped(count, MOST_COUNTED), link
+        )
         for pk, count in waiting.items()
         if pk in limits and pk in usage
     ]

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 
 from django_pgqueue.admin.actions import PausableAdmin
 from django_pgqueue.admin.tenant.blocks import Blocks
-from django_pgqueue.lifecycle.database import alias
 from django_pgqueue.models import Channel
+from django_pgqueue.sql.call import alias
 
 
 class TenantAdmin(PausableAdmin):

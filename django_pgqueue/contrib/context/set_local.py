@@ -27,8 +27,7 @@ from psycopg.sql import SQL, Composable, Literal
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import alias, call
 
 # MATERIALIZED makes sure that the old value is read first.
 SET = """

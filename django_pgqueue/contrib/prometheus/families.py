@@ -8,11 +8,8 @@ from typing import Any
 
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
-from django_pgqueue.lifecycle.database import alias
-from django_pgqueue.lifecycle.health import QueueHealth, health
-from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
-from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
-from django_pgqueue.sql.call import bounded_read, call
+from django_pgqueue.lifecycle.figures import HeldChannel, LimitHealth, QueueHealth, health, held_channels, limit_health
+from django_pgqueue.sql.call import alias, bounded_read, call
 
 # The timeout of a statement, in seconds: Prometheus gives up a scrape that takes longer.
 STATEMENT_SECONDS = 10.0

@@ -9,6 +9,7 @@ from django.db.models import Count, QuerySet
 
 import django_pgqueue as pgqueue
 from django_pgqueue.exceptions import PgQueueError
+from django_pgqueue.limits import parse_rate
 from django_pgqueue.management.cli.choosing import (
     ALL,
     DEAD,
@@ -24,7 +25,6 @@ from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import clock
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.outcomes import KEEP
-from django_pgqueue.rates import parse_rate
 from django_pgqueue.redaction import printable
 
 # Each batch is a transaction: locks are short, and finished batches stay done.

@@ -22,7 +22,7 @@ from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.management.database import known_database
 from django_pgqueue.sql.files import PIPELINE
 
-ACTIONS = ("export", "rollup", "report", "redrive", "verify", "erase", "compact", "publish")
+ACTIONS = ("export", "rollup", "run", "report", "redrive", "verify", "erase", "compact", "publish")
 
 
 @verb(
@@ -51,7 +51,7 @@ def erase_lake(queue: str, channel: str, path: str, using: str, *, dry_run: bool
 
 def promises(action: str) -> list[str]:
     """Return the setting SLA as options. They come first, so that options of the command line win."""
-    if action != "rollup":
+    if action not in ("rollup", "run"):
         return []
     return [f"--sla={name}={longest.total_seconds():f}" for name, longest in settings.SLA.items()]
 

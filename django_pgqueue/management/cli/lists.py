@@ -9,9 +9,8 @@ from django.db.models import QuerySet
 
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
-from django_pgqueue.lifecycle.limit_health import limit_health
-from django_pgqueue.lifecycle.metrics import metrics
-from django_pgqueue.lifecycle.queue_names import queue_names
+from django_pgqueue.lifecycle.figures import limit_health, metrics
+from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.management.cli.choosing import DEAD, MESSAGES, chosen_dead, chosen_messages, matching
 from django_pgqueue.management.cli.options import CHANNEL, HANDLER, QUEUE, option, positive
 from django_pgqueue.management.cli.settings import present
@@ -130,20 +129,20 @@ def list_limits(run: VerbRun) -> None:
     handlers = defaultdict[str, list[str]](list)
     for name, handler in call(run.using, LIMIT_HANDLERS):
         handlers[name].append(handler)
-    found = SharedLimit.objects.using(run.using).filter(breaker_handler=None, breaker_id=None).order_by("name")
+    found = SharedLimit.objects.using(run.using).filter(breaker_handler=None, parent_id=None).order_by("name")
     if run.given.handler is not None:
         found = found.filter(name__in=[name for name, names in handlers.items() if run.given.handler in names])
     used = {limit.name: limit for limit in limit_health(using=run.using) if limit.kind == "shared"}
     facts = [
         {
             "name": row.name, "state": state_of(row), "pause_reason": row.pause_reason,
-            **present(row, ("max_concurrency", "max_cost", "rate")),
+            **present(row, ("max_concurrency", "max_cost", "rate", "per")),
             "leased": getattr(used.get(row.name), "places", 0), "waiting": getattr(used.get(row.name), "waiting", 0),
             "why": getattr(used.get(row.name), "why", None), "handlers": handlers[row.name],
         }
         for row in first_rows(run, found)
     ]  # fmt: skip
-    columns = ("name", "state", "max_concurrency", "max_cost", "rate", "leased", "waiting", "why", "handlers")
+    columns = ("name", "state", "max_concurrency", "max_cost", "rate", "per", "leased", "waiting", "why", "handlers")
     run.table("limits", facts, columns)
 
 

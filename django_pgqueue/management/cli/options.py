@@ -13,9 +13,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.limits import parse_rate
 from django_pgqueue.management.cli.verbs import Option
 from django_pgqueue.outcomes import KEEP
-from django_pgqueue.rates import parse_rate
 
 UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)", re.ASCII)

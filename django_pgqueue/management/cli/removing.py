@@ -8,8 +8,8 @@ from django.core.management.base import CommandError
 
 import django_pgqueue as pgqueue
 from django_pgqueue.conf import settings
-from django_pgqueue.lifecycle.channel_erase import ChannelErased
-from django_pgqueue.lifecycle.queue_drop import QueueDropped
+from django_pgqueue.lifecycle.channels import ChannelErased
+from django_pgqueue.lifecycle.queues import QueueDropped
 from django_pgqueue.management.cli.lake import erase_lake
 from django_pgqueue.management.cli.options import NAME, OF_QUEUE, option
 from django_pgqueue.management.cli.verbs import VerbRun, verb

@@ -8,7 +8,7 @@ from django.db import connections
 from django_pgqueue import codecs
 from django_pgqueue.checks.migrated import find_pipeline_problem
 from django_pgqueue.exceptions import CodecUnavailable
-from django_pgqueue.lifecycle.encode_anew import TABLES, count_leased, encode_anew
+from django_pgqueue.lifecycle.sealing import TABLES, count_leased, encode_anew
 from django_pgqueue.management.cli.options import option, positive
 from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.sql import grants

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from django.core.management.base import CommandError
 
 import django_pgqueue as pgqueue
+from django_pgqueue.limits import rate_text
 from django_pgqueue.management.cli.options import (
     CONCURRENCY,
     FORGIVE,
@@ -26,7 +27,6 @@ from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.models import Channel, Queue
 from django_pgqueue.models.queue import Fairness
 from django_pgqueue.outcomes import KEEP, Archive
-from django_pgqueue.rates import rate_text
 from django_pgqueue.sql.call import call
 
 HANDLERS = """
@@ -123,7 +123,7 @@ def set_channel(run: VerbRun) -> None:
     change(run, CHANNEL_NAMES, row and present(row, CHANNEL_NAMES), act)
 
 
-LIMIT_NAMES = ("max_concurrency", "max_cost", "rate")
+LIMIT_NAMES = ("max_concurrency", "max_cost", "rate", "per")
 
 
 @verb(
@@ -132,6 +132,8 @@ LIMIT_NAMES = ("max_concurrency", "max_cost", "rate")
     setting("--max-cost", type=or_none(positive), metavar="N",
             help="the sum of the costs of leased messages; none lifts it"),
     RATE,
+    setting("--per", type=or_none(str), metavar="channel",
+            help="channel: each channel has the limit for itself; none: all channels share it"),
     option("--handler", action="append", dest="handlers", default=None, metavar="NAME",
            help="all messages of this handler have the limit; repeatable; replaces those of before; none: no handler"),
     FORGIVE, changes=True,

@@ -16,13 +16,21 @@ from django_pgqueue import doctor
 from django_pgqueue.checks.migrated import find_schema_problem
 from django_pgqueue.doctor import Finding, Limits, Severity
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
-from django_pgqueue.lifecycle.explain import Reason, explain_channel, explain_message
-from django_pgqueue.lifecycle.health import MOST_COUNTED_ROWS, QueueHealth, health
-from django_pgqueue.lifecycle.held_channels import HeldChannel, held_channels
-from django_pgqueue.lifecycle.limit_health import LimitHealth, limit_health
-from django_pgqueue.lifecycle.queue_names import queue_names
-from django_pgqueue.lifecycle.repair import repair
-from django_pgqueue.lifecycle.traffic import traffic
+from django_pgqueue.lifecycle.figures import (
+    MOST_COUNTED_ROWS,
+    HeldChannel,
+    LimitHealth,
+    QueueHealth,
+    Reason,
+    explain_channel,
+    explain_message,
+    health,
+    held_channels,
+    limit_health,
+    traffic,
+)
+from django_pgqueue.lifecycle.queues import queue_names
+from django_pgqueue.lifecycle.upkeep import repair
 from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.management.cli.options import NAME, QUEUE, duration, option, positive, whole
 from django_pgqueue.management.cli.verbs import VerbRun, verb

@@ -55,6 +55,6 @@ class PgQueueDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from django_pgqueue.spark.datasource.options import WriteOptions
-        from django_pgqueue.spark.datasource.stream_writer import StreamWriter
+        from django_pgqueue.spark.datasource.writer import StreamWriter
 
         return StreamWriter(WriteOptions.of(self.options, stream=True), schema, overwrite)

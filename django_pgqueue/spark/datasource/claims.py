@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.refused import refusals_as_pipeline_errors
+from django_pgqueue.spark.datasource.staging import refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import SourceLost
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

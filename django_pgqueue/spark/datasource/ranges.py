@@ -11,7 +11,7 @@ import psycopg
 
 from django_pgqueue.spark.datasource.tables import Table
 from django_pgqueue.spark.export.archive import find_partitions
-from django_pgqueue.spark.fetch import only
+from django_pgqueue.spark.source import only
 
 # A range takes between some tenths of a second and a second, so a hundred thousand rows are work for several tasks.
 ROWS = 50_000

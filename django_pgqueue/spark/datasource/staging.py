@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
@@ -28,14 +30,84 @@ from django_pgqueue.spark.datasource.bad_rows import (
     read_refusal,
 )
 from django_pgqueue.spark.datasource.encoding import ORIGIN, joined
-from django_pgqueue.spark.datasource.known_channels import KnownChannels
-from django_pgqueue.spark.datasource.refused import LockConflict, refusals_as_pipeline_errors
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.source import Source, SourceLost
+from django_pgqueue.spark.source import Source, SourceLost, only
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.datasource.encoding import RowEncoder
+
+# No name has this character in PostgreSQL.
+BETWEEN = "\0"
+SELECT = """
+SELECT u.queue, u.channel, c.id IS NULL
+FROM unnest(%s::text[], %s::text[]) AS u (queue, channel)
+LEFT JOIN pgqueue_channel AS c ON c.queue = u.queue AND c.name = u.channel
+WHERE c.id IS NULL AND NOT %s OR c.released_at IS NOT NULL
+"""
+
+
+class KnownChannels:
+    """The channels that a task has asked the database about, each once. ``create``: unknown ones will be created."""
+
+    def __init__(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
+        self.connection = connection
+        self.create = create
+        self.asked: set[str] = set()
+        self.problems: dict[str, str] = {}
+
+    def find_bad(self, encoder: RowEncoder, batch: pa.RecordBatch) -> dict[int, BadValueError]:
+        """Return the rows of the batch whose channel cannot be used, by their index.
+
+        A channel that all rows have by option is no row's fault: the enqueue at the end refuses it.
+        """
+        if not {"queue", "channel"} & {*encoder.columns}:
+            return {}
+        queues, channels = (encoder.values(batch, name, "default") for name in ("queue", "channel"))
+        places = pc.binary_join_element_wise(queues, channels, BETWEEN)
+        self._ask({*pc.unique(places).to_pylist()} - self.asked)
+        if not self.problems:
+            return {}
+        found = pc.indices_nonzero(pc.is_in(places, pa.array([*self.problems], pa.string()))).to_pylist()
+        return {index: BadValueError("channel", self.problems[places[index].as_py()]) for index in found}
+
+    def _ask(self, places: set[str]) -> None:
+        self.asked |= places
+        # COPY refuses a name that has the character itself.
+        names = [place.split(BETWEEN) for place in places if place.count(BETWEEN) == 1]
+        if names:
+            queues, channels = zip(*names, strict=True)
+            for queue, channel, missing in self.connection.execute(SELECT, [[*queues], [*channels], self.create]):
+                problem = "its queue has no such channel" if missing else "it is released"
+                self.problems[f"{queue}{BETWEEN}{channel}"] = problem
+
+
+# Errors of a conflict with another transaction, which is over when the call is repeated.
+IN_THE_WAY = ("40001", "40P01", "PGQ06")
+
+
+class LockConflict(PipelineError):
+    """Another transaction holds a lock that the statement needs. The same call may succeed a moment later."""
+
+
+@contextmanager
+def refusals_as_pipeline_errors(source: Source) -> Iterator[None]:
+    """Convert the errors of the queue's functions.
+
+    A refusal becomes a PipelineError with its hint, a conflict with another transaction becomes LockConflict. Other
+    errors are converted as `Source.errors` does.
+    """
+    with source.errors():
+        try:
+            yield
+        except psycopg.Error as error:
+            state = error.sqlstate or ""
+            reason = f"{error.diag.message_primary}. {error.diag.message_hint or ''}".strip()
+            if state in IN_THE_WAY:
+                raise LockConflict(f"Another transaction was in the way: {reason}") from None
+            if state.startswith("PGQ"):
+                raise PipelineError(reason[0].upper() + reason[1:]) from None
+            raise
+
 
 # Seconds between attempts to enqueue: nothing is lost or doubled by one more.
 PAUSES_SECONDS = (0.5, 2.0, 8.0)

@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Run an export and print its summary. Returns 1 if rows were lost before they were exported, or else 0."""
     from django_pgqueue.spark.export.job import export
-    from django_pgqueue.spark.export.options import ExportOptions
+    from django_pgqueue.spark.export.task import ExportOptions
 
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)

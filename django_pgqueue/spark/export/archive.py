@@ -12,7 +12,7 @@ import psycopg
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.horizon import Horizon
-from django_pgqueue.spark.fetch import only
+from django_pgqueue.spark.source import only
 
 # A partition still gets rows after its day, from transactions that began to settle within the day.
 GRACE = timedelta(hours=1)

@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.horizon import Horizon
-from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import StagedFile
 from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.lake.writing import Writing
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 0) FROM pgqueue_channel AS c"
 

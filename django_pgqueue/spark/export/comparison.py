@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.archive import find_partitions
-from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.reading import BatchReader
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 SUMS_BYTES = 512 * 1024 * 1024  # what one statement adds up, a few seconds
 # As in numpy, a sum is one modulo 2 ** 64: the times of a large day would not fit.

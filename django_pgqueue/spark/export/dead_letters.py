@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgqueue.spark.fetch import only
+from django_pgqueue.spark.source import only
 
 # The statistics of the table are those of another time, if there are any. The size of a TOASTed value is in its row.
 SIZE = """

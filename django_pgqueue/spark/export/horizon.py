@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from django_pgqueue.spark.fetch import only
+from django_pgqueue.spark.source import only
 
 # A younger transaction is not reported.
 OLD = timedelta(minutes=1)

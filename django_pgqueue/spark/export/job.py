@@ -13,17 +13,14 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import register
 from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.channels import take_snapshot
-from django_pgqueue.spark.export.engine import run_tasks
 from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import Repair, find_repair
-from django_pgqueue.spark.export.task import ExportResult
+from django_pgqueue.spark.export.task import ExportOptions, ExportResult, run_tasks
 from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
 from django_pgqueue.spark.lake.writing import Writing, check_log
-from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.source import Source
 
 
@@ -92,11 +89,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
 
 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
-    progress = Progress(len(plan.tasks))
-    try:
-        results = run_tasks(plan.tasks, source, str(writing.folder), progress, options)
-    finally:
-        progress.end()
+    results = run_tasks(plan.tasks, source, str(writing.folder), options)
     for result in results:
         if result.failure:
             raise PipelineError(result.failure)

@@ -9,7 +9,7 @@ from typing import Any
 from django_pgqueue.spark.export.archive import Partition
 from django_pgqueue.spark.export.plan import ExportPlan
 from django_pgqueue.spark.export.task import ExportResult
-from django_pgqueue.spark.lake.days import ONE_DAY, day_ranges
+from django_pgqueue.spark.lake.files import ONE_DAY, day_ranges
 
 
 def find_losses(

@@ -16,8 +16,7 @@ from django_pgqueue.spark.export import channels, dead_letters
 from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions
 from django_pgqueue.spark.export.comparison import letters_of
 from django_pgqueue.spark.export.horizon import Horizon, read_horizon
-from django_pgqueue.spark.export.options import RANGE_BYTES
-from django_pgqueue.spark.export.task import ExportTask
+from django_pgqueue.spark.export.task import RANGE_BYTES, ExportTask
 
 RANGES_PER_TASK = 8  # at most: the size of a file
 IDS_PER_RANGE = 10_000  # of missing rows, which an index finds

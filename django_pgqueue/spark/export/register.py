@@ -9,9 +9,8 @@ import psycopg
 
 from django_pgqueue.spark.errors import NO_TABLES, PipelineError
 from django_pgqueue.spark.export.horizon import Horizon
-from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
 LOST = "SELECT l.lost FROM pgqueue_lake AS l WHERE l.name = %s"

@@ -1,9 +1,12 @@
-"""Run one task of an export: read ranges of a table in short statements, and write Parquet files by day."""
+"""Run the tasks of an export: read ranges of a table in short statements, and write Parquet files by day.
+
+Spark runs them, or this process when there is little to read.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -18,11 +21,33 @@ from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import StagedFile, durable
 from django_pgqueue.spark.lake.rewriting import open_writer
+from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
+RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
 ATTEMPTS = 4
 RESTART_TIMEOUT_SECONDS = 60  # for a server that restarts
 MOST_WRITERS = 32
+# Up to the size of so many full ranges, this process is done before Spark would have started. The ranges of small days
+# are many, and far from full.
+FEW_RANGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The options of an export.
+
+    ``without``: columns that are left empty; None: as in the last export. ``rescan``: compare all days, and write those
+    that differ again. ``adopt``: continue although the database, or the state of the lake, is not the expected one.
+    """
+
+    master: str | None = None
+    memory: str = "1g"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] | None = None
+    rescan: bool = False
+    adopt: bool = False
+    range_bytes: int = RANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +193,18 @@ class Files:
         created = tuple(sorted(file.created_days))
         digest = durable.sha256_of(file.path)
         self._closed.append(StagedFile(self.table, f"day={day}", file.path, file.rows, size, digest, created))
+
+
+def run_tasks(tasks: list[ExportTask], source: Source, folder: str, options: ExportOptions) -> list[ExportResult]:
+    """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
+    if not tasks:
+        return []
+
+    # The closure carries the source, because `parallelize` writes its arguments to a file.
+    def perform_all(part: Iterable[ExportTask]) -> Iterator[ExportResult]:
+        return (perform(task, source, folder) for task in part)
+
+    if options.master is None and sum(task.bytes for task in tasks) <= FEW_RANGES * options.range_bytes:
+        return list(perform_all(tasks))
+    with session("pgqueue export", options.master, options.memory, options.conf) as spark:
+        return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(perform_all).collect()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.fetch import only
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.tables import state_of
-from django_pgqueue.spark.load.rows import copy_into, read_rows
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.load.metrics import copy_into, read_rows
+from django_pgqueue.spark.source import Source, only
 
 TABLE = "pgqueue_backlog_forecast"
 LOADED = "SELECT count(*), max(f.computed_at) FROM pgqueue_backlog_forecast AS f"

@@ -18,7 +18,6 @@ from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.lake.durable import sha256_of
 from django_pgqueue.spark.lake.tables import CONTROL
 from django_pgqueue.spark.lake.writing import lake_lock
-from django_pgqueue.spark.progress import Progress
 from django_pgqueue.spark.publish.target import UPLOADING, Target
 from django_pgqueue.spark.schema import TABLES
 
@@ -96,9 +95,7 @@ class Publication:
         )
 
     def _upload_data(self) -> None:
-        progress = Progress(len(self.uploads))
-
-        def upload(file: LakeFile) -> int:
+        def upload(file: LakeFile) -> None:
             local = self.lake.path / file.path
             try:
                 digest = sha256_of(local)
@@ -116,12 +113,8 @@ class Publication:
                 raise PipelineError(
                     f"{self.target.url}/{file.path} is not what was uploaded (SHA-256 differs): run it again."
                 )
-            return file.rows
 
-        try:
-            in_parallel(upload, self.uploads, progress.add)
-        finally:
-            progress.end()
+        in_parallel(upload, self.uploads)
 
     def _upload_log(self, table: str, version: int) -> None:
         """Publish a version of a table, as a checkpoint: versions between the published ones are not in the copy.
@@ -188,21 +181,14 @@ def digest_of(lake: Lake, file: LakeFile) -> str:
         return ""
 
 
-def in_parallel(
-    task: Callable[[Item], Result], items: Iterable[Item], done: Callable[[Result], None] | None = None
-) -> list[Result]:
+def in_parallel(task: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Run a task for each item, some at a time, and return the results. After an error no further task begins.
 
     A signal is raised here and not in a task, so it cannot end an upload in the middle.
     """
-    results = []
     with ThreadPoolExecutor(REQUESTS_AT_A_TIME, thread_name_prefix="publish") as pool:
         try:
-            for result in pool.map(task, items):
-                results.append(result)
-                if done is not None:
-                    done(result)
+            return list(pool.map(task, items))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return results

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from django_pgqueue.spark import arguments
 
 if TYPE_CHECKING:
-    from django_pgqueue.spark.redrive.tally import Tally
+    from django_pgqueue.spark.redrive.batch import Tally
 
 
 def add_arguments(parser: ArgumentParser) -> None:

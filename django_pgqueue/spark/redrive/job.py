@@ -6,17 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.fetch import only
-from django_pgqueue.spark.progress import Progress, collect
-from django_pgqueue.spark.redrive.batch import Letter, look, redrive_batch
+from django_pgqueue.spark.redrive.batch import Letter, Tally, look, redrive_batch
 from django_pgqueue.spark.redrive.letters import dead_letters, once, prepared
-from django_pgqueue.spark.redrive.tally import Tally
 from django_pgqueue.spark.session import session
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, only
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -124,13 +120,8 @@ def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter
 
 
 def run_partitions(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:
-    """Run the task on each partition and return the sum of the results. Shows the progress on a terminal."""
-    progress = Progress(rows.getNumPartitions())
-    try:
-        tallies = collect(rows, task, attrgetter("selected"), progress)
-    finally:
-        progress.end()
+    """Run the task on each partition and return the sum of the results."""
     total = Tally()
-    for tally in tallies:
+    for tally in rows.mapPartitions(lambda part: [task(part)]).collect():
         total.add(tally)
     return total

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # These columns are only read when the condition or the new payload names them.
 HEAVY = ("payload", "body", "headers", "details", "state", "errors")
-# There are more tasks than cores, because the progress is counted in tasks.
+# There are more tasks than cores, so that they end at about the same time, and Spark shows how many are done.
 PARTITIONS = 16
 TEXT_OF = {"ignoreNullFields": "false"}
 

@@ -51,7 +51,7 @@ def _days(given: str) -> int:
 
 def run(args: Namespace) -> int:
     """Write the report and print where it is. Returns 0; raises PipelineError."""
-    from django_pgqueue.spark.report.choice import Choice
+    from django_pgqueue.spark.report.read import Choice
     from django_pgqueue.spark.report.write import ReportRequest, write
 
     queues = args.queue

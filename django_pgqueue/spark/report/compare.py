@@ -10,8 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.spark.report.choice import Choice, channel_rows, handler_rows, queue_rows
-from django_pgqueue.spark.report.read import COUNTS, SPENT, Files, read_days, read_hours, sums
+from django_pgqueue.spark.report.read import (
+    COUNTS,
+    SPENT,
+    Choice,
+    Files,
+    channel_rows,
+    handler_rows,
+    queue_rows,
+    read_days,
+    read_hours,
+    sums,
+)
 
 ONE_DAY = timedelta(days=1)
 ONE_HOUR = timedelta(hours=1)

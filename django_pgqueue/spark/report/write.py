@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.lake.days import day_ranges
-from django_pgqueue.spark.report.choice import Choice
+from django_pgqueue.spark.lake.files import day_ranges
 from django_pgqueue.spark.report.compare import (
     ONE_DAY,
     Comparison,
@@ -26,7 +25,7 @@ from django_pgqueue.spark.report.compare import (
 from django_pgqueue.spark.report.compose import compose, compose_channel
 from django_pgqueue.spark.report.holdings import Holdings, holdings
 from django_pgqueue.spark.report.metrics_csv import metrics_csv
-from django_pgqueue.spark.report.read import EVERYTHING, Data, read_forecast, read_report_data
+from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_forecast, read_report_data
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.progress import Progress, collect
+from django_pgqueue.spark.lake.rewriting import open_writer
 from django_pgqueue.spark.transforms.touched import Touched
 
 if TYPE_CHECKING:
@@ -38,10 +36,9 @@ class DayTask:
 
 @dataclass(frozen=True, slots=True)
 class DayResult:
-    """The files of a day in the staging folder, and their rows. ``failure``: why it was not computed, or ""."""
+    """The files of a day in the staging folder. ``failure``: why it was not computed, or ""."""
 
     files: tuple[str, ...] = ()
-    rows: int = 0
     failure: str = ""
 
 
@@ -71,18 +68,13 @@ def compute_days(
     """
     staging = str(folder)
 
-    def one(part: Iterable[DayTask]) -> DayResult:
-        [task] = part
-        return compute_day(task, staging, sla)
+    def compute(part: Iterable[DayTask]) -> Iterator[DayResult]:
+        return (compute_day(task, staging, sla) for task in part)
 
     if context is None or not tasks:
-        results = [one([task]) for task in tasks]
+        results = list(compute(tasks))
     else:
-        progress = Progress(len(tasks))
-        try:
-            results = collect(context.parallelize(tasks, len(tasks)), one, attrgetter("rows"), progress)
-        finally:
-            progress.end()
+        results = context.parallelize(tasks, len(tasks)).mapPartitions(compute).collect()
     for result in results:
         if result.failure:
             raise PipelineError(result.failure)
@@ -107,7 +99,7 @@ def compute_day(task: DayTask, folder: str, sla: Mapping[str, int]) -> DayResult
         if refusal := refused_by_disk(error):
             return DayResult(failure=str(refusal))
         raise
-    return DayResult(files, sum(rows.num_rows for rows in tables.values()))
+    return DayResult(files)
 
 
 def _write(rows: pa.Table, folder: Path, grain: str, day: date) -> str:
@@ -116,5 +108,6 @@ def _write(rows: pa.Table, folder: Path, grain: str, day: date) -> str:
         folder /= name
         folder.mkdir(exist_ok=True)
     path = folder / f"{uuid4().hex}.parquet"
-    pq.write_table(rows, path, compression="zstd", write_page_checksum=True)
+    with open_writer(path, rows.schema) as writer:
+        writer.write_table(rows)
     return str(path)

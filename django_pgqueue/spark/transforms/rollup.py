@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+from django_pgqueue.spark.errors import refused_by_disk, unreadable
 from django_pgqueue.spark.lake import Lake, LakeFile, StagedFile
-from django_pgqueue.spark.lake.days import ONE_DAY
+from django_pgqueue.spark.lake.files import ONE_DAY
 from django_pgqueue.spark.lake.tables import COUNTED
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.transforms.by_day import compute_days, plan_days
-from django_pgqueue.spark.transforms.queries import query
-from django_pgqueue.spark.transforms.readable import unreadable_as_pipeline_errors
 from django_pgqueue.spark.transforms.touched import Touched, find_touched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def query(name: str) -> str:
+    """Return the text of ``<name>.sql`` in this folder."""
+    return Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")
+
+
+UNREADABLE = re.compile(
+    r"(?:FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|PATH_NOT_FOUND)\b.*?(?:file:/{0,2})?(/[^/]\S*\.parquet)", re.S
+)
+
+
+@contextmanager
+def unreadable_as_pipeline_errors() -> Iterator[None]:
+    """Raise PipelineError when Spark cannot read a file of the lake, with its name, or the disk refuses a write."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if found := UNREADABLE.search(str(error)):
+            raise unreadable(unquote(found[1])) from None
+        raise refused_by_disk(error) or error from None
+
 
 # The app id of the transactions of rollups: of two that began at the same version, one commits.
 ROLLUP = "pgqueue-rollup"

@@ -17,10 +17,16 @@ def parse_sla(entries: Iterable[str]) -> dict[str, timedelta]:
     return dict(_entry(entry) for entry in entries)
 
 
+def parse_duration(text: str) -> timedelta | None:
+    """Return a duration from a text such as 30s, 5m or 1.5h; None for another text, and for none at all."""
+    match = DURATION.fullmatch(text.strip())
+    return timedelta(seconds=float(match[1]) * UNITS[match[2] or "s"]) or None if match else None
+
+
 def _entry(entry: str) -> tuple[str, timedelta]:
     # A name may contain "=".
     name, separator, duration = entry.rpartition("=")
-    match = DURATION.fullmatch(duration.strip())
-    if not separator or not name or match is None or float(match[1]) == 0:
+    limit = parse_duration(duration)
+    if not separator or not name or limit is None:
         raise PipelineError(f"--sla {entry!r} is not understood: give QUEUE=30s or QUEUE/CHANNEL=5m (ms, s, m, h, d).")
-    return name, timedelta(seconds=float(match[1]) * UNITS[match[2] or "s"])
+    return name, limit

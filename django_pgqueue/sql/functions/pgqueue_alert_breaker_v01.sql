@@ -13,12 +13,12 @@ JOIN pgqueue_limit AS b ON b.id = h.limit_id
 WHERE h.handler = p_handler AND h.breaker
     AND (
         b.open_until IS NOT NULL
-        OR b.breaker_per = 'channel' AND EXISTS (
+        OR b.per = 'channel' AND EXISTS (
             SELECT FROM pgqueue_limit AS c
-            WHERE c.breaker_id = b.id AND c.channel_id = p_channel_id AND c.open_until IS NOT NULL)
+            WHERE c.parent_id = b.id AND c.channel_id = p_channel_id AND c.open_until IS NOT NULL)
         OR (
             SELECT o.failed FROM pgqueue_breaker_outcome AS o
-            WHERE o.limit_id = b.id AND o.channel_id = CASE b.breaker_per WHEN 'channel' THEN p_channel_id ELSE 0 END
+            WHERE o.limit_id = b.id AND o.channel_id = CASE b.per WHEN 'channel' THEN p_channel_id ELSE 0 END
             ORDER BY o.ended_at DESC LIMIT 1)
     );
 $$;

@@ -23,7 +23,7 @@ BEGIN
         outcome := refusal ->> 'outcome';
         RETURN;
     END IF;
-    INSERT INTO pgqueue_limit (name, breaker_handler, breaker_failures, breaker_within, breaker_pause, breaker_per)
+    INSERT INTO pgqueue_limit (name, breaker_handler, breaker_failures, breaker_within, breaker_pause, per)
     VALUES (pgqueue_breaker_name(p_handler), p_handler, (p_settings ->> 'failures')::integer,
         (p_settings ->> 'within')::interval, (p_settings ->> 'pause')::interval, v_per)
     ON CONFLICT (name) DO NOTHING
@@ -38,14 +38,14 @@ BEGIN
     SET breaker_failures = (p_settings ->> 'failures')::integer,
         breaker_within = (p_settings ->> 'within')::interval,
         breaker_pause = (p_settings ->> 'pause')::interval,
-        open_until = CASE WHEN l.breaker_per = v_per THEN l.open_until END,
-        breaker_per = v_per
+        open_until = CASE WHEN l.per = v_per THEN l.open_until END,
+        per = v_per
     WHERE l.name = pgqueue_breaker_name(p_handler)
     RETURNING l.id INTO v_id;
-    DELETE FROM pgqueue_limit AS l WHERE l.breaker_id = v_id AND v_per = 'handler';
+    DELETE FROM pgqueue_limit AS l WHERE l.parent_id = v_id AND v_per = 'handler';
     UPDATE pgqueue_limit AS l
     SET breaker_failures = b.breaker_failures, breaker_within = b.breaker_within, breaker_pause = b.breaker_pause
     FROM pgqueue_limit AS b
-    WHERE b.id = v_id AND l.breaker_id = v_id;
+    WHERE b.id = v_id AND l.parent_id = v_id;
 END;
 $$;

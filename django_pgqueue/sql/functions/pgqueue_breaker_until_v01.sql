@@ -11,7 +11,7 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-    v_id bigint := coalesce(p_breaker.breaker_id, p_breaker.id);
+    v_id bigint := coalesce(p_breaker.parent_id, p_breaker.id);
     v_last record;
 BEGIN
     IF p_breaker.open_until IS NULL THEN

@@ -23,16 +23,16 @@ SECURITY DEFINER
 SET enable_seqscan = off
 SET jit = off
 AS $$
-SELECT b.id, b.breaker_handler::text, b.breaker_per::text, c.queue::text, c.name::text,
+SELECT b.id, b.breaker_handler::text, b.per::text, c.queue::text, c.name::text,
     CASE WHEN u.until IS NULL THEN 'closed' WHEN u.until > clock_timestamp() THEN 'open' ELSE 'trying' END,
     CASE WHEN u.until IS NOT NULL THEN coalesce(b.opened_at, u.until - b.breaker_pause) END, u.until,
     (SELECT count(*)::integer FROM (
         SELECT FROM pgqueue_message AS m WHERE m.waits_for = b.id LIMIT 1000) AS w),
-    b.openings + (SELECT coalesce(sum(o.openings), 0) FROM pgqueue_limit AS o WHERE o.breaker_id = b.id)::bigint
+    b.openings + (SELECT coalesce(sum(o.openings), 0) FROM pgqueue_limit AS o WHERE o.parent_id = b.id)::bigint
 FROM pgqueue_limit AS b
 LEFT JOIN pgqueue_channel AS c ON c.id = b.channel_id
 CROSS JOIN LATERAL pgqueue_breaker_until(b, coalesce(b.channel_id, 0)) AS u (until)
-WHERE b.breaker_failures IS NOT NULL AND (b.breaker_id IS NULL OR b.open_until IS NOT NULL AND u.until IS NOT NULL)
+WHERE b.breaker_failures IS NOT NULL AND (b.parent_id IS NULL OR b.open_until IS NOT NULL AND u.until IS NOT NULL)
 ORDER BY u.until IS NULL, b.opened_at, b.breaker_handler
 LIMIT p_most;
 $$;

@@ -3,7 +3,7 @@
 -- p_ids: messages that have this limit only, and no breaker; p_cost: what they cost together; p_new: one of them has
 -- not waited for the limit; p_now: the reading of the clock by which they are leased.
 -- Returns false when nothing was written, and the long way must decide: the limit is full or locked, others wait for
---   it, a breaker is open, or corrections have to be deleted. Of places that are free again, 16 are deleted together.
+--   it, a breaker is open, the channel needs a row, or corrections have to be deleted. Of places that are free again, 16 are deleted together.
 -- Locks: as pgqueue_hold_limit. It does not wait for a locked limit, because the long way does.
 CREATE FUNCTION pgqueue_enter_limit(
     p_ids bigint[], p_limit_id bigint, p_cost bigint, p_new boolean, p_now timestamptz
@@ -15,7 +15,7 @@ DECLARE
     v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false);
     v_many boolean := cardinality(p_ids) > 1;
 BEGIN
-    IF NOT pgqueue_has_room(v_room, least(p_cost, 2147483647)::integer) OR p_new AND v_room.waited OR v_room.tries
+    IF NOT pgqueue_has_room(v_room, least(p_cost, 2147483647)::integer) OR p_new AND v_room.waited OR v_room.tries OR v_room.per_channel
         OR v_room.spent IS NOT NULL OR v_room.place_floor IS NULL
         -- A single message that costs more than the limit ever has runs alone.
         OR v_many AND (v_room.places < cardinality(p_ids) OR v_room.cost < p_cost OR v_room.tokens < p_cost) THEN

@@ -18,7 +18,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_channel record;
-    v_blocked boolean;
+    v_is_ready boolean;
 BEGIN
     SELECT c.id, c.released_at INTO v_channel FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     IF NOT FOUND THEN
@@ -26,14 +26,10 @@ BEGIN
         FROM pgqueue_missing_channel(p_queue, p_channel, false) AS m;
         RETURN;
     END IF;
+    v_is_ready := EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1);
     RETURN QUERY SELECT o.code, o.sentence, o.facts, NULL::jsonb
-        FROM pgqueue_explain_obstacles(v_channel.id, p_alive) AS o;
-    v_blocked := FOUND;
-    RETURN QUERY SELECT w.code, w.sentence, w.facts, NULL::jsonb FROM pgqueue_explain_waiting(v_channel.id) AS w;
-    IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.channel_id = v_channel.id AND m.status = 1) THEN
-        RETURN QUERY SELECT p.code, p.sentence, p.facts, NULL::jsonb
-            FROM pgqueue_explain_place(v_channel.id, NULL, v_blocked) AS p;
-    ELSE
+        FROM pgqueue_explain_obstacles(v_channel.id, NULL, v_is_ready, p_alive) AS o;
+    IF NOT v_is_ready THEN
         RETURN QUERY
         SELECT 'empty',
             format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END,

@@ -20,10 +20,10 @@ BEGIN
     refusal := CASE
         WHEN v_breaker.id IS NULL THEN pgqueue_refusal('PGQ07', format('the handler "%s" has no breaker', p_handler),
             'Give it one with @handler(…, breaker=Breaker(…)), or use handler_pause.')
-        WHEN v_breaker.breaker_per = 'channel' AND p_channel IS NULL THEN
+        WHEN v_breaker.per = 'channel' AND p_channel IS NULL THEN
             pgqueue_refusal('PGQ07', format('the breaker of %s is one for each channel', p_handler),
                 'Name the channel.')
-        WHEN v_breaker.breaker_per = 'handler' AND p_channel IS NOT NULL THEN
+        WHEN v_breaker.per = 'handler' AND p_channel IS NOT NULL THEN
             pgqueue_refusal('PGQ07', format('the breaker of %s is one for all channels', p_handler),
                 'Name no channel.')
         WHEN p_channel IS NOT NULL AND v_channel_id IS NULL THEN
@@ -35,7 +35,7 @@ BEGIN
     END IF;
     id := v_breaker.id;
     IF v_channel_id IS NOT NULL THEN
-        id := pgqueue_breaker_of_channel(v_breaker, v_channel_id);
+        id := pgqueue_limit_of_channel(v_breaker, v_channel_id);
     END IF;
 END;
 $$;

@@ -25,9 +25,11 @@ BEGIN
     END IF;
     v_room.limit_id := p_limit_id;
     v_room.used := false;
-    v_room.counted := v_limit.max_concurrency IS NOT NULL OR v_limit.max_cost IS NOT NULL
-        OR v_limit.open_until IS NOT NULL;
     v_room.tries := v_limit.open_until IS NOT NULL;
+    v_room.per_channel := v_limit.per IS NOT NULL AND v_limit.parent_id IS NULL AND v_limit.breaker_failures IS NULL;
+    v_room.counted := v_limit.open_until IS NOT NULL
+        OR num_nonnulls(v_limit.max_concurrency, v_limit.max_cost) > 0 AND NOT v_room.per_channel
+        OR v_limit.parent_id IS NOT NULL AND v_limit.breaker_failures IS NULL;
     IF v_limit.id IS NULL THEN
         v_room.held := NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.id = p_limit_id);
         RETURN v_room;
@@ -41,9 +43,9 @@ BEGIN
     END IF;
     v_room.places := v_now.places;
     v_room.cost := v_now.cost;
-    v_room.max_cost := v_limit.max_cost;
+    v_room.max_cost := v_now.max_cost;
     v_room.tokens := v_now.tokens;
-    v_room.burst := v_limit.release_burst;
+    v_room.burst := v_now.burst;
     v_room.place_floor := v_now.place_floor;
     v_room.stale := v_now.stale;
     v_room.spent := v_now.spent;

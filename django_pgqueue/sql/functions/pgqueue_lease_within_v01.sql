@@ -16,6 +16,8 @@ AS $$
 DECLARE
     v_message record;
     v_limit_id bigint;
+    v_own_id bigint;
+    v_own_ids bigint[];
     v_passed boolean;
     v_watched bigint[];
     v_asked bigint;
@@ -45,6 +47,7 @@ BEGIN
         ORDER BY u.place
     LOOP
         v_passed := false;
+        v_own_ids := '{}';
         IF v_message.breaker_id IS NOT NULL THEN
             IF ARRAY[v_message.breaker_id, v_message.channel_id] IS DISTINCT FROM v_watched THEN
                 v_watched := ARRAY[v_message.breaker_id, v_message.channel_id];
@@ -53,32 +56,42 @@ BEGIN
             v_message.limits := array_remove(v_message.limits || v_asked, NULL);
         END IF;
         FOREACH v_limit_id IN ARRAY v_message.limits LOOP
-            IF v_limit_id <> ALL (v_limit_ids) THEN
-                v_limit_ids := v_limit_ids || v_limit_id;
-                v_rooms := v_rooms || pgqueue_hold_limit(v_limit_id, p_now, p_patient);
-            END IF;
-            v_at := array_position(v_limit_ids, v_limit_id);
+            v_own_id := coalesce(pgqueue_own_limit(v_limit_id, v_message.channel_id), v_limit_id);
+            FOR v_try IN 1..2 LOOP
+                IF v_own_id <> ALL (v_limit_ids) THEN
+                    v_limit_ids := v_limit_ids || v_own_id;
+                    v_rooms := v_rooms || pgqueue_hold_limit(v_own_id, p_now, p_patient);
+                END IF;
+                v_at := array_position(v_limit_ids, v_own_id);
+                EXIT WHEN (v_rooms[v_at].per_channel AND v_rooms[v_at].held) IS NOT TRUE;
+                -- It is a limit for each channel, and this channel has no row of it yet.
+                v_own_id := pgqueue_limit_of_channel(l, v_message.channel_id)
+                    FROM pgqueue_limit AS l WHERE l.id = v_limit_id;
+            END LOOP;
+            v_own_ids := v_own_ids || v_own_id;
             -- The row of the handler says nothing about the breaker of a channel, whose row could not be made while
             -- another transaction held that one: now it can.
+            -- The row of a channel may have been pruned since it was looked up: only then it has no floor.
             IF NOT pgqueue_has_room(v_rooms[v_at], v_message.cost) OR v_message.is_new AND v_rooms[v_at].waited
+                OR v_own_id <> v_limit_id AND v_rooms[v_at].place_floor IS NULL
                 OR v_limit_id = v_message.breaker_id
                 AND pgqueue_watch_breaker(v_limit_id, v_message.channel_id) <> v_limit_id THEN
                 v_passed := true;
                 v_aside := v_aside || ROW(CASE WHEN v_rooms[v_at].held OR v_message.is_late OR NOT p_patient
-                    THEN v_limit_id END, v_message.id, p_now)::pgqueue_place;
+                    THEN v_own_id END, v_message.id, p_now)::pgqueue_place;
                 EXIT;
             END IF;
         END LOOP;
         CONTINUE WHEN v_passed;
         v_ids := v_ids || v_message.id;
-        FOREACH v_limit_id IN ARRAY v_message.limits LOOP
-            v_at := array_position(v_limit_ids, v_limit_id);
+        FOREACH v_own_id IN ARRAY v_own_ids LOOP
+            v_at := array_position(v_limit_ids, v_own_id);
             v_rooms[v_at].used := true;
             v_rooms[v_at].places := v_rooms[v_at].places - 1;
             v_rooms[v_at].cost := v_rooms[v_at].cost - v_message.cost;
             v_rooms[v_at].tokens := v_rooms[v_at].tokens - v_message.cost;
             IF v_rooms[v_at].counted THEN
-                v_places := v_places || ROW(v_limit_id, v_message.id, p_now)::pgqueue_place;
+                v_places := v_places || ROW(v_own_id, v_message.id, p_now)::pgqueue_place;
             END IF;
         END LOOP;
     END LOOP;

@@ -1,6 +1,6 @@
 -- Deletes a shared limit. Messages that wait for it are promoted by the next tick or dequeue, and run without it.
 -- Returns dropped, or not_found.
--- Locks: the limit's own row.
+-- Locks: the limit's own row, then the rows that channels have of it.
 CREATE FUNCTION pgqueue_limit_drop(p_name text)
 RETURNS text
 LANGUAGE plpgsql
@@ -8,14 +8,15 @@ SECURITY DEFINER
 AS $$
 DECLARE
     v_id bigint;
+    v_ids bigint[];
 BEGIN
-    DELETE FROM pgqueue_limit AS l WHERE l.name = p_name RETURNING l.id INTO v_id;
-    DELETE FROM pgqueue_breaker_outcome AS o WHERE o.limit_id = v_id;
-    PERFORM pgqueue_limit_drop(l.name) FROM pgqueue_limit AS l WHERE l.breaker_id = v_id;
+    DELETE FROM pgqueue_limit AS l WHERE l.name = p_name AND l.parent_id IS NULL RETURNING l.id INTO v_id;
+    WITH gone AS (
+        DELETE FROM pgqueue_limit AS l WHERE l.parent_id = v_id RETURNING l.id
+    )
+    SELECT array_agg(g.id) INTO v_ids FROM gone AS g;
     DELETE FROM pgqueue_limit_handler AS h WHERE h.limit_id = v_id;
-    DELETE FROM pgqueue_meter AS r WHERE r.limit_id = v_id;
-    DELETE FROM pgqueue_place AS p WHERE p.limit_id = v_id;
-    DELETE FROM pgqueue_spent AS s WHERE s.limit_id = v_id;
+    PERFORM pgqueue_forget_limits(v_id || v_ids);
     RETURN CASE WHEN v_id IS NULL THEN 'not_found' ELSE 'dropped' END;
 END;
 $$;

@@ -10,6 +10,6 @@ AS $$
 BEGIN
     RETURN (
         SELECT array_agg(l.id ORDER BY l.id) FROM pgqueue_limit AS l
-        WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(nullif(p_names, 'null')))));
+        WHERE l.parent_id IS NULL AND l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(nullif(p_names, 'null')))));
 END;
 $$;

@@ -19,10 +19,10 @@ BEGIN
         SET paused_at = coalesce(l.paused_at, clock_timestamp()),
             pause_reason = coalesce(p_reason, ''),
             paused_until = nullif(p_until, 'infinity')
-        WHERE l.name = p_name AND l.breaker_failures IS NULL;
+        WHERE l.name = p_name AND l.breaker_failures IS NULL AND l.parent_id IS NULL;
         IF NOT FOUND THEN
             refusal := CASE
-                WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name) THEN
+                WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name AND l.parent_id IS NULL) THEN
                     pgqueue_refusal('PGQ07', format('"%s" is a breaker, and cannot be paused', p_name),
                         'Use pgqueue_handler_pause() or pgqueue_breaker_open().')
                 ELSE pgqueue_refusal('PGQ07', format('there is no limit "%s"', p_name),

@@ -8,7 +8,7 @@ STABLE
 AS $$
 DECLARE
     v_known text[] := ARRAY['max_concurrency', 'max_cost', 'release_interval', 'release_burst', 'handlers',
-        'forgive'];
+        'forgive', 'per'];
 BEGIN
     RETURN CASE
         WHEN coalesce(p_name, '') = '' OR length(p_name) > 200 THEN 'its name takes 1 to 200 characters'
@@ -18,8 +18,11 @@ BEGIN
         WHEN jsonb_typeof(p_settings -> 'handlers') NOT IN ('array', 'null')
             OR p_settings @? '$.handlers[*] ? (@.type() != "string")' THEN 'handlers is not a JSON array of names'
         WHEN jsonb_typeof(p_settings -> 'forgive') <> 'boolean' THEN 'forgive is not a boolean'
+        WHEN jsonb_typeof(p_settings -> 'per') <> 'null' AND p_settings -> 'per' <> '"channel"' THEN
+            'per is neither "channel" nor null'
         WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name AND l.breaker_failures IS NOT NULL) THEN
             'it is a breaker (pgqueue_breaker_set)'
+        WHEN p_name ~ '^limit [0-9]+, channel [0-9]+$' THEN 'names like this are of the limits of single channels'
         ELSE pgqueue_numbers_problem(p_settings, 'limit')
     END;
 END;

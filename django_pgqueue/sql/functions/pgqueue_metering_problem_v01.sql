@@ -25,7 +25,7 @@ BEGIN
         SELECT format('there is no limit "%s": if code declares it, run migrate or restart a worker; else make it '
             'with limit_set', min(u.name))
         FROM jsonb_array_elements_text(nullif(p_limits, 'null')) AS u (name)
-        WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name AND l.breaker_failures IS NULL)
+        WHERE NOT EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = u.name AND l.breaker_failures IS NULL AND l.parent_id IS NULL)
         HAVING count(*) > 0);
     IF v_problem IS NULL AND p_cost > 1 THEN
         v_problem := pgqueue_cost_problem(p_cost,

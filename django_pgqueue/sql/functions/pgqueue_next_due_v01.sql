@@ -40,7 +40,9 @@ BEGIN
         (
             SELECT min(t.at) - clock_timestamp()
             FROM pgqueue_waiting_limits(0, 100) AS w (id)
-            JOIN pgqueue_limit AS l ON l.id = w.id AND l.paused_at IS NULL
+            JOIN pgqueue_limit AS o ON o.id = w.id
+            -- The row of a channel goes by the settings of its limit.
+            JOIN pgqueue_limit AS l ON l.id = coalesce(o.parent_id, o.id) AND l.paused_at IS NULL
             JOIN pgqueue_meter AS r ON r.limit_id = w.id
             CROSS JOIN LATERAL (
                 -- The message whose turn it is may need more than one.

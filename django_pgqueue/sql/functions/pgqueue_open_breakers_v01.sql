@@ -19,6 +19,6 @@ FROM unnest(p_handlers, p_queues, p_channels) AS u (handler, queue, channel)
 JOIN pgqueue_limit_handler AS h ON h.handler = u.handler AND h.breaker
 JOIN pgqueue_limit AS b ON b.id = h.limit_id
 JOIN pgqueue_channel AS c ON c.queue = u.queue AND c.name = u.channel
-LEFT JOIN LATERAL (SELECT u.queue, u.channel WHERE b.breaker_per = 'channel') AS n ON true
+LEFT JOIN LATERAL (SELECT u.queue, u.channel WHERE b.per = 'channel') AS n ON true
 WHERE pgqueue_watch_breaker(b.id, c.id) IS NOT NULL;
 $$;

@@ -29,7 +29,7 @@ BEGIN
     WHERE w.name IN (
         SELECT o.name FROM pgqueue_worker AS o
         WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
-    PERFORM pgqueue_prune_breakers();
+    PERFORM pgqueue_prune_limits();
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- These channels have no event that would bring them back: lanes at a limit look again, lanes below a floor stand
     -- in line again.

@@ -32,8 +32,8 @@ BEGIN
         FROM unnest(p_ended) AS u
         JOIN pgqueue_limit_handler AS h ON h.handler = u.handler AND h.breaker
         JOIN pgqueue_limit AS b ON b.id = h.limit_id
-        CROSS JOIN LATERAL (SELECT CASE WHEN b.breaker_per = 'channel' THEN u.channel_id ELSE 0 END) AS k (channel_id)
-        LEFT JOIN pgqueue_limit AS c ON c.breaker_id = b.id AND c.channel_id = k.channel_id
+        CROSS JOIN LATERAL (SELECT CASE WHEN b.per = 'channel' THEN u.channel_id ELSE 0 END) AS k (channel_id)
+        LEFT JOIN pgqueue_limit AS c ON c.parent_id = b.id AND c.channel_id = k.channel_id
         CROSS JOIN LATERAL (
             SELECT coalesce(b.open_until, c.open_until) IS NOT NULL AS open,
                 coalesce(greatest(b.closed_at, c.closed_at), '-infinity') AS closed_at

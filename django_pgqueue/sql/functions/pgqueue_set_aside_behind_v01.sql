@@ -14,14 +14,19 @@ DECLARE
     v_full record;
 BEGIN
     FOR v_full IN
-        SELECT u.limit_id, m.channel_id, CASE WHEN u.limit_id = ANY (m.limits) THEN NULL ELSE m.handler END AS handler,
+        -- named_id: the limit that messages name, when the row is that of a channel.
+        SELECT u.limit_id, n.named_id, m.channel_id,
+            CASE WHEN n.named_id = ANY (m.limits) THEN NULL ELSE m.handler END AS handler,
             min(coalesce(m.cost, 1)) AS cost
         FROM unnest(p_aside) AS u
+        CROSS JOIN LATERAL (
+            SELECT coalesce((SELECT l.parent_id FROM pgqueue_limit AS l WHERE l.id = u.limit_id), u.limit_id) AS named_id
+        ) AS n
         -- The OFFSET looks up each message by its key.
         CROSS JOIN LATERAL (SELECT o.* FROM pgqueue_message AS o WHERE o.id = u.message_id OFFSET 0) AS m
         JOIN pgqueue_channel AS c ON c.id = m.channel_id AND NOT c.ordered
         WHERE m.waits_for = u.limit_id
-        GROUP BY 1, 2, 3
+        GROUP BY 1, 2, 3, 4
     LOOP
         UPDATE pgqueue_message AS m SET status = 3, waits_for = v_full.limit_id, promoted_for = NULL
         WHERE m.id = ANY (ARRAY(
@@ -37,7 +42,7 @@ BEGIN
                         AND (-r.priority, r.dequeue_at, r.id) >= (l.floor_rank, l.floor_at, l.floor_id)
                     ORDER BY -r.priority, r.dequeue_at, r.id LIMIT 500
                 ) AS n
-                WHERE CASE WHEN v_full.handler IS NULL THEN v_full.limit_id = ANY (n.limits)
+                WHERE CASE WHEN v_full.handler IS NULL THEN v_full.named_id = ANY (n.limits)
                         ELSE n.handler = v_full.handler END
                     AND n.order_key IS NULL AND n.cost >= v_full.cost
                     AND (n.promoted_for IS NULL OR n.promoted_for > 0 AND v_full.limit_id = ANY (p_full))))

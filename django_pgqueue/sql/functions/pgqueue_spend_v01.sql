@@ -43,7 +43,8 @@ BEGIN
             UNION
             SELECT h.limit_id FROM pgqueue_limit_handler AS h WHERE h.handler = v_message.handler
         ) AS n
-        JOIN pgqueue_limit AS l ON l.id = n.id AND l.release_interval IS NOT NULL;
+        JOIN pgqueue_limit AS s ON s.id = n.id AND s.release_interval IS NOT NULL
+        JOIN pgqueue_limit AS l ON l.id = pgqueue_own_limit(n.id, v_message.channel_id);
         PERFORM pgqueue_adjust_rates(ARRAY[v_message.channel_id], ARRAY[v_more::bigint]);
     END IF;
     RETURN coalesce(v_message.cost, 1);

@@ -13,10 +13,10 @@ DECLARE
     v_id bigint := p_id;
 BEGIN
     SELECT l.* INTO v_breaker FROM pgqueue_limit AS l WHERE l.id = p_id;
-    v_channel_id := CASE WHEN v_breaker.breaker_per = 'channel' THEN p_channel_id ELSE 0 END;
+    v_channel_id := CASE WHEN v_breaker.per = 'channel' THEN p_channel_id ELSE 0 END;
     IF v_channel_id <> 0 THEN
         SELECT l.* INTO v_breaker FROM (
-            (SELECT c.* FROM pgqueue_limit AS c WHERE c.breaker_id = p_id AND c.channel_id = v_channel_id)
+            (SELECT c.* FROM pgqueue_limit AS c WHERE c.parent_id = p_id AND c.channel_id = v_channel_id)
             UNION ALL
             SELECT v_breaker.*
             LIMIT 1
@@ -29,7 +29,7 @@ BEGIN
     IF v_channel_id <> 0 AND v_id = p_id THEN
         PERFORM FROM pgqueue_limit AS l WHERE l.id = p_id FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND THEN
-            v_id := pgqueue_breaker_of_channel(v_breaker, v_channel_id);
+            v_id := pgqueue_limit_of_channel(v_breaker, v_channel_id);
         END IF;
     END IF;
     RETURN v_id;

@@ -26,7 +26,7 @@
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
---                raise_floors, measure_since; maintenance counts as stopped: explain_maintenance; pause
+--                raise_floors, measure_since; maintenance counts as stopped: explain_message; pause
 --                between two warnings: may_warn_of_queue
 --   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
@@ -37,7 +37,7 @@
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy
 --   1 day        retention of silent workers and of times of warnings: prune_line; of outcomes, and of breakers of
---                channels, after they count no more, and of changes that no worker has reported: prune_breakers
+--                channels, after they count no more, and of changes that no worker has reported: prune_limits
 --   1 year       retention of jobs of bulk enqueues: ingest_clean
 
 -- A request is one message of pgqueue_enqueue_many; place: where it stands among them.
@@ -247,7 +247,8 @@ CREATE TABLE pgqueue_limit_handler (
     PRIMARY KEY (handler, limit_id)
 );
 -- A place is what a leased message takes of a limit. It counts as long as the message is under the lease that began at
--- placed_at; the next lease within the limit deletes it after that. Limits with a rate only keep no places.
+-- placed_at; the next lease within the limit deletes it after that. Limits with a rate only keep no places, but the row
+-- that a channel has of a limit does.
 CREATE TABLE pgqueue_place (
     limit_id bigint NOT NULL,
     message_id bigint NOT NULL,
@@ -317,7 +318,7 @@ CREATE TYPE pgqueue_ended AS (
 );
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
 -- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it;
--- tries: it is an open breaker.
+-- tries: it is an open breaker; per_channel: it is one for each channel, whose rows have the places.
 CREATE TYPE pgqueue_room AS (
     limit_id bigint,
     held boolean,
@@ -335,6 +336,7 @@ CREATE TYPE pgqueue_room AS (
     turn_left integer,
     waited boolean,
     tries boolean,
+    per_channel boolean,
     saved_at timestamptz
 );
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from django_pgqueue.lifecycle.wait import is_contended
+from django_pgqueue.lifecycle.dequeue import is_contended
 
 SHORTEST_PAUSE_SECONDS = 0.001
 LONGEST_PAUSE_SECONDS = 0.1

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from django_pgqueue.lifecycle.wait import wait
+from django_pgqueue.lifecycle.dequeue import wait
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -10,17 +11,15 @@ from collections.abc import Callable
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
+from django_pgqueue.lifecycle.dequeue import RepeatedDequeue, next_due
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.fetch.alarm import Alarm
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.ear import Ear, OnBreaker, doze
-from django_pgqueue.worker.fetch.flood import Flood
 from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, Notifications
 from django_pgqueue.worker.fetch.rest import Rest
-from django_pgqueue.worker.fetch.upcoming import Upcoming
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.run.dispatch import Dispatch, Wanted
@@ -40,6 +39,74 @@ LONGEST_SELECTIVE_SECONDS = 0.1
 # Where only handlers with a concurrency have no free slot, a look for messages of any handler follows at times, which
 # sets theirs aside: others may stand far behind them.
 ASIDE_SECONDS = 1.0
+# A flood begins after FLOOD_LOOKS looks in a row that found messages, and ends after EBB_LOOKS that found none.
+FLOOD_LOOKS = 3
+EBB_LOOKS = 3
+# The first pause before another look at a channel that is due and locked by another worker. It doubles each time.
+OVERDUE_PAUSE_SECONDS = 0.005
+
+
+class Flood:
+    """Count the producer's looks, to decide whether it needs notifications: in a flood it looks again by itself.
+
+    ``rose``: whether a flood has begun and not ended; the producer sets it.
+    """
+
+    def __init__(self) -> None:
+        self.rose = False
+        self._successes = 0
+        self._failures = 0
+
+    def looked(self, found: int) -> None:
+        """Record that a dequeue has returned ``found`` messages."""
+        self._successes = self._successes + 1 if found else 0
+        self._failures = 0 if found else self._failures + 1
+
+    def is_here(self, found: int, room: int) -> bool:
+        """Return whether the messages come in a flood.
+
+        ``found``, ``room``: how many messages the last dequeue returned, and for how many it asked.
+        """
+        return 1 < found == room or self._successes >= FLOOD_LOOKS
+
+    def may_go_on(self) -> bool:
+        """Return whether a flood has begun, and too few looks found nothing to end it."""
+        return self.rose and self._failures < EBB_LOOKS
+
+    def rest(self, shortest: float) -> float:
+        """Return the seconds until the next look: ``shortest`` seconds, doubled for each look that found nothing."""
+        return float(shortest * 2**self._failures)
+
+
+class Upcoming:
+    """Compute the producer's sleep until the next channel with a rate is due.
+
+    It asks the database before each sleep while there are such channels, and else once in a poll interval.
+    """
+
+    def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
+        self._options = options
+        self._served = served
+        self._poll = options.poll_interval.total_seconds()
+        self._ask_at = 0.0
+        self._overdue = 0
+
+    def seconds(self) -> float:
+        """Return the longest sleep in seconds; infinite if no channel waits for its rate.
+
+        Raises the database's error.
+        """
+        if time.monotonic() < self._ask_at:
+            return math.inf
+        due = next_due(self._served.names, using=self._options.using)
+        if due is None:
+            self._ask_at = time.monotonic() + self._poll
+            return math.inf
+        if due.total_seconds() > 0:
+            self._overdue = 0
+            return due.total_seconds()
+        self._overdue += 1
+        return min(self._poll, OVERDUE_PAUSE_SECONDS * float(2 ** min(self._overdue, 10)))
 
 
 class Producer:

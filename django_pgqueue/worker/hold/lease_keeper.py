@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
 from django_pgqueue.delivery import Delivery, Leased, LeaseToken
-from django_pgqueue.lifecycle.heartbeat import heartbeat
+from django_pgqueue.lifecycle.settle import heartbeat
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 

@@ -15,9 +15,8 @@ from django.db import DatabaseError, Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing, PgQueueError
-from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.lifecycle.heartbeat import heartbeat
-from django_pgqueue.lifecycle.prune import prune
+from django_pgqueue.lifecycle.settle import give_back, heartbeat
+from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.call.failure import describe_error

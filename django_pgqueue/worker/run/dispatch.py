@@ -14,7 +14,7 @@ from django.db import Error
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.open_breakers import OpenBreaker, open_breakers
+from django_pgqueue.lifecycle.breakers import OpenBreaker, open_breakers
 from django_pgqueue.outcomes import Defer
 from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.hold.board import Board

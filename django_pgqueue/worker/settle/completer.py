@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections
 
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
-from django_pgqueue.lifecycle.prune import prune
+from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
 from django_pgqueue.worker.hold.board import Board

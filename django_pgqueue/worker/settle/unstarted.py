@@ -9,7 +9,7 @@ from contextlib import suppress
 from django.db import Error
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.lifecycle.give_back import give_back
+from django_pgqueue.lifecycle.settle import give_back
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.role import Crashed, Role
 

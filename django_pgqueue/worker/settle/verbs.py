@@ -7,11 +7,7 @@ from typing import Any, assert_never
 
 from django_pgqueue import handlers
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.lifecycle.complete import complete
-from django_pgqueue.lifecycle.dead_letter import dead_letter
-from django_pgqueue.lifecycle.defer import defer
-from django_pgqueue.lifecycle.defer_unknown import defer_unknown
-from django_pgqueue.lifecycle.retry import retry
+from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_unknown, retry
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
 from django_pgqueue.worker.call.executor import COMPLETED, Execution, HandlerMissing
 

@@ -13,8 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from django_pgqueue.lifecycle.give_back import give_back
-from django_pgqueue.lifecycle.retry import retry
+from django_pgqueue.lifecycle.settle import give_back, retry
 from django_pgqueue.models import Message
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.hold.board import Begun

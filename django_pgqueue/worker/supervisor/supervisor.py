@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from django.db import connections
+from django.utils import autoreload
 
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.hold.board import Begun
@@ -23,13 +26,42 @@ from django_pgqueue.worker.supervisor.child_keeper import ChildKeeper, HeldLease
 from django_pgqueue.worker.supervisor.lease_reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.supervisor.process import Child
 from django_pgqueue.worker.supervisor.process_pool import ProcessPool
-from django_pgqueue.worker.supervisor.reload import FileWatch
 from django_pgqueue.worker.supervisor.stalls import Stalls
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 # The time between two looks at the children.
 LOOK_SECONDS = 0.5
+
+
+class FileWatch:
+    """Call ``on_change`` with each changed file, in a thread of its own.
+
+    It uses Django's reloader, which watches the modules that the supervisor has imported: at least the models and
+    handlers of every app.
+    """
+
+    def __init__(self, on_change: Callable[[Path], None]) -> None:
+        self._reloader = autoreload.get_reloader()
+        # Django's own function would end this process.
+        self._reloader.notify_file_changed = on_change  # type: ignore[method-assign, assignment]  # Django has no hook for it
+        self._thread = threading.Thread(target=self._run, name="pgqueue-files", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._reloader.stop()
+
+    def _run(self) -> None:
+        try:
+            self._reloader.run_loop()
+        except Exception:
+            logger.exception(
+                "--reload does not notice changed files any more: restart the worker", extra={"event": "reload_failed"}
+            )
 
 
 class Supervisor:

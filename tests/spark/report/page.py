@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from django_pgqueue.spark.report.choice import Choice
+from django_pgqueue.spark.report.read import Choice
 from django_pgqueue.spark.report.write import ReportRequest, write
 
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.options import ExportOptions
 from django_pgqueue.spark.export.plan import COLUMNS
+from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source

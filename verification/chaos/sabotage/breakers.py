@@ -6,7 +6,7 @@ from verification.chaos.sabotage.defects import Defect
 
 DEFECTS = (
     Defect("all messages try at once", "limit_room", "THEN greatest(1 - o.places, 0)", "THEN 100"),
-    Defect("the place of a try is not kept", "hold_limit", "\n        OR v_limit.open_until IS NOT NULL", ""),
+    Defect("the place of a try is not kept", "hold_limit", "v_limit.open_until IS NOT NULL\n        OR", ""),
     Defect("a retry is no failure", "retry", " WHERE v_ended IS NOT NULL", " WHERE false"),
     Defect("a success does not close it", "record_outcomes", "WHEN s.open THEN t.tried", "WHEN s.open THEN false"),
     Defect(

@@ -69,7 +69,7 @@ DEFECTS = (
     # Shared limits.
     defect(
         "places of a shared limit are not counted", "limit_room",
-        "p_limit.max_concurrency - o.places", "p_limit.max_concurrency", "I20", shared_limit={"max_concurrency": 3},
+        "l.max_concurrency - o.places", "l.max_concurrency", "I20", shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a place is not written down", "take_places",
@@ -87,7 +87,7 @@ DEFECTS = (
     ),
     defect(
         "what the leases of a shared limit cost is not counted", "limit_room",
-        "p_limit.max_cost - o.cost", "p_limit.max_cost", "I23", shared_limit={"max_cost": 8}, share=0.8,
+        "l.max_cost - o.cost", "l.max_cost", "I23", shared_limit={"max_cost": 8}, share=0.8,
     ),
     defect(
         "a lease leaves the next one all that the limit may cost", "lease_within",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from django_pgqueue.charts import bars, value_text
-from django_pgqueue.spark.report.choice import handler_rows
 from django_pgqueue.spark.report.html import Section, html_paragraph, html_table
-from django_pgqueue.spark.report.read import Data, sums
+from django_pgqueue.spark.report.read import Data, handler_rows, sums
 from django_pgqueue.spark.report.sections.summary import part
 
 MOST_ROWS = 25

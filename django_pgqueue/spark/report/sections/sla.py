@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import Series, line_plot, sparkline, stack, value_text
-from django_pgqueue.spark.report.choice import channel_rows
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table
-from django_pgqueue.spark.report.read import Data, sums
+from django_pgqueue.spark.report.read import Data, channel_rows, sums
 from django_pgqueue.spark.report.sections.summary import SETTLED, part
 
 MOST_ROWS = 25

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from django_pgqueue.charts import sparkline, value_text
-from django_pgqueue.spark.report.choice import queue_rows
 from django_pgqueue.spark.report.html import Safe, Section, html_paragraph, html_table, tiles
-from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, sums
+from django_pgqueue.spark.report.read import COUNTS, SPENT, Data, queue_rows, sums
 
 SETTLED = ("completed", "popped", "dead")
 # The most queues that have a row of their own; one line counts the others.

@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 
 from django_pgqueue.charts import bars, text, value_text
 from django_pgqueue.charts.times import bucket_label
-from django_pgqueue.spark.report.choice import channel_rows, queue_rows
 from django_pgqueue.spark.report.html import Safe, Section, folded, html_paragraph, html_table
-from django_pgqueue.spark.report.read import WIDTHS, Data, sums
+from django_pgqueue.spark.report.read import WIDTHS, Data, channel_rows, queue_rows, sums
 from django_pgqueue.spark.report.sections.summary import part
 
 MOST_BARS, MOST_ROWS, MOST_NEIGHBOURS = 12, 10, 20
