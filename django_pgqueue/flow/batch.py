@@ -14,12 +14,11 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import NO_PAYLOAD, Delivery, Enqueued, NewMessage
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.handler_types import AnyHandler
-from django_pgqueue.lifecycle.database import alias
+from django_pgqueue.handlers import AnyHandler
 from django_pgqueue.lifecycle.enqueue import enqueue_many
-from django_pgqueue.lifecycle.enqueue_bind import bind, by_name
+from django_pgqueue.lifecycle.new_messages import bind, by_name
 from django_pgqueue.lifecycle.sealing import seal_new
-from django_pgqueue.sql.call import call, refusal_error
+from django_pgqueue.sql.call import alias, call, refusal_error
 
 Follower = str | AnyHandler | NewMessage
 
