@@ -37,6 +37,7 @@ TABLES = [
     "unarchived", "unarchived_total", "queue_warning", "pruned",
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
+    "unique_key",
     "batch", "batch_member", "batch_lost", "batch_added",
 ]  # fmt: skip
 
