@@ -23,7 +23,6 @@ INSTALLED_APPS = [
     "pgtrigger",
     "django_pgqueue",
     "django_pgqueue.pipeline",
-    "django_pgqueue.flow",
     "flights",
 ]
 
