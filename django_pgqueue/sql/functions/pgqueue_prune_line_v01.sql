@@ -21,8 +21,9 @@ BEGIN
     DELETE FROM pgqueue_unique_key AS k
     WHERE k.ctid = ANY (ARRAY(
         SELECT o.ctid FROM pgqueue_unique_key AS o
+        -- A look for each key, and no join with all messages.
         WHERE coalesce(o.expires_at, '-infinity') < clock_timestamp()
-            AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = o.message_id) FOR UPDATE SKIP LOCKED));
+            AND (SELECT m.id FROM pgqueue_message AS m WHERE m.id = o.message_id) IS NULL FOR UPDATE SKIP LOCKED));
     DELETE FROM pgqueue_queue_warning AS w WHERE w.warned_at < clock_timestamp() - interval '1 day';
     DELETE FROM pgqueue_waiter AS w WHERE w.wait_until < clock_timestamp() - interval '1 minute';
     DELETE FROM pgqueue_worker AS w
