@@ -37,7 +37,6 @@ TABLES = [
     "unarchived", "unarchived_total", "queue_warning", "pruned",
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
-    "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
     "unique_key",
 ]  # fmt: skip
 

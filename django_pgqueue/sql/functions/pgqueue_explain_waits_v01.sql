@@ -23,14 +23,16 @@ DECLARE
     v_held record;
     v_next_at timestamptz;
 BEGIN
-    -- The bound is a value, so that the index has it.
-    SELECT count(*) INTO v_count FROM (
-        SELECT FROM pgqueue_message AS m
-        WHERE m.waits_for = p_message.waits_for AND m.channel_id = p_message.channel_id
-            AND (-m.priority, m.dequeue_at, m.id) < (
-                CASE WHEN p_all THEN 32767::smallint ELSE -p_message.priority END,
-                CASE WHEN p_all THEN 'infinity' ELSE p_message.dequeue_at END, p_message.id)
-        ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1000) AS m;
+    IF p_message.waits_for IS NOT NULL THEN
+        -- The bound is a value, so that the index has it.
+        SELECT count(*) INTO v_count FROM (
+            SELECT FROM pgqueue_message AS m
+            WHERE m.waits_for = p_message.waits_for AND m.channel_id = p_message.channel_id
+                AND (-m.priority, m.dequeue_at, m.id) < (
+                    CASE WHEN p_all THEN 32767::smallint ELSE -p_message.priority END,
+                    CASE WHEN p_all THEN 'infinity' ELSE p_message.dequeue_at END, p_message.id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1000) AS m;
+    END IF;
     v_some := CASE WHEN v_count = 1000 THEN 'at least ' ELSE '' END || v_count;
     -- A message may be noted before it is the first, and the first of an ordered channel needs no note.
     RETURN QUERY
