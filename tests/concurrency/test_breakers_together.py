@@ -111,7 +111,7 @@ def test_outcomes_that_no_breaker_needs_are_pruned_and_openings_stay_counted(ses
     session.execute("UPDATE pgqueue_limit SET closed_at = closed_at - interval '2 days' WHERE channel_id IS NOT NULL")
     session.execute("UPDATE pgqueue_breaker_outcome SET ended_at = ended_at - interval '2 days'")
 
-    session.execute("SELECT pgqueue_prune_breakers()")
+    session.execute("SELECT pgqueue_prune_line()")
 
     assert one(session, "SELECT array_agg(openings) FROM pgqueue_limit") == [1]
     assert one(session, "SELECT count(*) FROM pgqueue_breaker_outcome") == 0

@@ -1,11 +1,15 @@
 -- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers
 -- that have been silent for a day; recounts channels with a max_size, tidies breakers up, and brings back lanes that no
 -- event brings back.
--- Locks: counts, gates, lanes and workers, SKIP LOCKED where others may hold them.
+-- Locks: counts, gates, lanes, workers and breakers, SKIP LOCKED where others may hold them.
 CREATE FUNCTION pgqueue_prune_line()
 RETURNS void
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    v_before timestamptz := clock_timestamp() - interval '1 day';
+    v_id bigint;
+    v_gone record;
 BEGIN
     DELETE FROM pgqueue_lane AS l WHERE NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = l.channel_id);
     DELETE FROM pgqueue_channel_size AS s
@@ -29,7 +33,33 @@ BEGIN
     WHERE w.name IN (
         SELECT o.name FROM pgqueue_worker AS o
         WHERE o.heartbeat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED);
-    PERFORM pgqueue_prune_breakers();
+    -- Outcomes that no breaker looks at any more, changes that no worker has reported for a day, and the breakers of
+    -- channels that have been closed for a day, or whose channel is gone.
+    DELETE FROM pgqueue_breaker_outcome AS o
+    WHERE o.ended_at < v_before - (
+        SELECT coalesce(max(greatest(l.breaker_within, l.breaker_pause)), '0') FROM pgqueue_limit AS l);
+    DELETE FROM pgqueue_breaker_change AS n WHERE n.at < v_before;
+    FOR v_id IN
+        SELECT l.id FROM pgqueue_limit AS l
+        WHERE l.breaker_id IS NULL AND l.breaker_per = 'channel' FOR UPDATE SKIP LOCKED
+    LOOP
+        -- Deletes the breakers of its channels.
+        WITH gone AS (
+            DELETE FROM pgqueue_limit AS l
+            WHERE l.id = ANY (ARRAY(
+                SELECT n.id FROM pgqueue_limit AS n
+                WHERE n.breaker_id = v_id AND (n.open_until IS NULL AND n.closed_at < v_before
+                    OR NOT EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = n.channel_id))
+                FOR UPDATE SKIP LOCKED))
+            RETURNING l.id, l.openings
+        )
+        SELECT array_agg(g.id) AS ids, sum(g.openings) AS openings INTO v_gone FROM gone AS g;
+        DELETE FROM pgqueue_place AS p WHERE p.limit_id = ANY (v_gone.ids);
+        DELETE FROM pgqueue_meter AS r WHERE r.limit_id = ANY (v_gone.ids);
+        -- The total of the handler must not fall.
+        UPDATE pgqueue_limit AS l SET openings = l.openings + v_gone.openings
+        WHERE l.id = v_id AND v_gone.openings > 0;
+    END LOOP;
     PERFORM pgqueue_recount(ARRAY(SELECT s.channel_id FROM pgqueue_channel_size AS s));
     -- These channels have no event that would bring them back: lanes at a limit look again, lanes below a floor stand
     -- in line again.
