@@ -141,7 +141,7 @@ REST = (
         "every ordered pair of calls: whether the second waits",
         tests=("verification/interleavings",),
         guards=(*ENGINE, "verification/interleavings/"),
-        seconds=90,
+        seconds=130,
     ),
     Part(
         "formal",
@@ -168,7 +168,7 @@ REST = (
         "the admin in Chromium",
         tests=("tests/admin/browser",),
         guards=PAGES,
-        seconds=60,
+        seconds=70,
     ),
     Part(
         "guides",
@@ -179,7 +179,7 @@ REST = (
             "tests/docs/test_site.py",
         ),
         guards=("docs/", "README.md", "tests/docs/"),
-        seconds=45,
+        seconds=55,
     ),
     Part(
         "plans",
@@ -187,7 +187,7 @@ REST = (
         tests=("tests/schema/test_plans_of_old_sessions.py",),
         parallel=True,
         guards=ENGINE,
-        seconds=45,
+        seconds=60,
     ),
     Part(
         "faults",
@@ -267,7 +267,7 @@ REST = (
             "tests/typing",
         ),
         guards=("pyproject.toml", "django_pgqueue/testing/", "testproject/", "tests/typing/"),
-        seconds=55,
+        seconds=60,
     ),
     Part(
         "node",
