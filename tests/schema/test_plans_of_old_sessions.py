@@ -52,7 +52,7 @@ def database(
 
 @pytest.fixture(scope="module")
 def sessions(database: str) -> Iterator[dict[str, Session]]:
-    """One has made its plans in time; since then a snapshot has been open beside some thousand calls. For the other one
+    """One has made its plans in time; since then a snapshot has been open beside some thousand calls. For the others
     statistics were taken after them."""
     with (
         psycopg.connect(database) as old,
@@ -60,15 +60,19 @@ def sessions(database: str) -> Iterator[dict[str, Session]]:
         psycopg.connect(database) as new,
         psycopg.connect(database, autocommit=True) as others,
     ):
-        for prepare, call in VERBS.values():
-            for place in range(4):
-                enqueue(old, f"channel{place:04}")
-            call(old, prepare(old))
-            old.rollback()
+        plan_all(old)
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pgqueue_message")
         churn(others)
-        yield {"made on an empty queue": old, "made with new statistics": new}
+        yield {"made on an empty queue": old, "made with new statistics": new, "others": others}
+
+
+def plan_all(session: Session) -> None:
+    for prepare, call in VERBS.values():
+        for place in range(4):
+            enqueue(session, f"channel{place:04}")
+        call(session, prepare(session))
+        session.rollback()
 
 
 def churn(session: Session) -> None:
@@ -83,6 +87,16 @@ def churn(session: Session) -> None:
         settle(session, lone(session))
         if cycle % TICK_EVERY == 0:
             tick(session)
+
+
+def serve_all(session: Session) -> None:
+    while leases := dequeue(session, 50, lease="1 hour"):
+        settle(session, leases)
+
+
+def refill(session: Session) -> None:
+    """Replace the messages by new ones: each test that is rolled back leaves a dead version of each that it leased."""
+    serve_all(session)
     for place in range(4):
         for _ in range(10):
             enqueue(session, f"channel{place:04}")
@@ -90,17 +104,26 @@ def churn(session: Session) -> None:
 
 
 # In this order: statistics make all sessions plan anew.
-@pytest.fixture(scope="module", params=["made on an empty queue", "made with new statistics"])
+@pytest.fixture(
+    scope="module",
+    params=["made on an empty queue", "made with statistics of an empty queue", "made with new statistics"],
+)
 def planned(request: pytest.FixtureRequest, sessions: dict[str, Session]) -> Session:
-    session = sessions[request.param]
+    others = sessions["others"]
+    if request.param == "made on an empty queue":
+        return sessions[request.param]
+    serve_all(others)
     if request.param == "made with new statistics":
-        session.execute(f"ANALYZE {', '.join(f'pgqueue_{table}' for table in CHURNING)}")
-        session.commit()
+        refill(others)
+    others.execute(f"ANALYZE {', '.join(f'pgqueue_{table}' for table in CHURNING)}")
+    session = sessions["made with new statistics"]
+    plan_all(session)
     return session
 
 
 @pytest.fixture
-def queue(planned: Session) -> Iterator[Session]:
+def queue(planned: Session, sessions: dict[str, Session]) -> Iterator[Session]:
+    refill(sessions["others"])
     yield planned
     planned.rollback()
 

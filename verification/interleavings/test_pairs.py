@@ -15,7 +15,6 @@ PRODUCERS = [verb for verb in VERBS if verb.needs == ABSENT]
 VERB = {verb.name: verb for verb in VERBS}
 HEARTBEAT = VERB["heartbeat"]
 SKIPS = "FOR UPDATE SKIP LOCKED"
-RECLAIMS = "FOR UPDATE OF m SKIP LOCKED"
 # A function, a guard of it, what stands there instead, and the pair whose second call then waits.
 WAITING = [
     (
@@ -25,8 +24,8 @@ WAITING = [
         ("enqueue", "enqueue", "same channel"),
     ),
     ("channel_purge", SKIPS, "FOR UPDATE", ("dequeue", "channel_purge", "same message")),
-    ("reclaim", f"{RECLAIMS}\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "sweep", "same message")),
-    ("reclaim", f"{RECLAIMS}\n    ) AS e", "FOR UPDATE OF m) AS e", ("complete", "dequeue of expired", "same message")),
+    ("reclaim", f"{SKIPS}\n        ) AS m", "FOR UPDATE) AS m", ("complete", "sweep", "same message")),
+    ("reclaim", f"{SKIPS}\n        ) AS m", "FOR UPDATE) AS m", ("complete", "dequeue of expired", "same message")),
 ]
 SETTLING = [verb for verb in VERBS if "%(token)s" in verb.sql or verb.name == "cancel"]
 

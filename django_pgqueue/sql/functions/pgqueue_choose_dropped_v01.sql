@@ -35,12 +35,13 @@ BEGIN
         v_oldest := pgqueue_longest_due(p_channel_id, v_looked, v_stay);
         v_ids := ARRAY(
             SELECT m.id
-            FROM unnest(v_oldest) WITH ORDINALITY AS u (id, place)
-            JOIN pgqueue_message AS m ON m.id = u.id
-            WHERE m.status::integer <> 2
-            ORDER BY u.place
-            LIMIT v_most
-            FOR UPDATE OF m SKIP LOCKED);
+            FROM unnest(v_oldest) AS u (id)
+            -- As in pgqueue_reclaim.
+            CROSS JOIN LATERAL (
+                SELECT m.id FROM pgqueue_message AS m WHERE m.id = u.id AND m.status::integer <> 2
+                FOR UPDATE SKIP LOCKED
+            ) AS m
+            LIMIT v_most);
         EXIT WHEN cardinality(v_ids) = v_most OR cardinality(v_oldest) < v_looked;
         v_looked := v_looked * 4;
     END LOOP;

@@ -27,13 +27,14 @@ BEGIN
                 WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
                 ORDER BY m.dequeue_at LIMIT 1000
             ) AS d
-            CROSS JOIN LATERAL (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id OFFSET 0) AS c
-            -- By their keys; the cast is as in pgqueue_announce.
-            JOIN pgqueue_message AS m ON m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
-            WHERE c.queue = p_queue
-            ORDER BY d.dequeue_at
-            LIMIT p_limit
-            FOR UPDATE OF m SKIP LOCKED);
+            -- As in pgqueue_reclaim; the cast is as in pgqueue_announce.
+            CROSS JOIN LATERAL (
+                SELECT m.id FROM pgqueue_message AS m
+                WHERE m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
+                    AND p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id)
+                FOR UPDATE SKIP LOCKED
+            ) AS m
+            LIMIT p_limit);
     END IF;
     IF v_ids = '{}' THEN
         RETURN 0;
@@ -45,7 +46,7 @@ BEGIN
         SELECT o.id, CASE WHEN o.limits IS NOT NULL THEN pgqueue_waits_for(o.channel_id, o.limits) END AS waits_for
         FROM pgqueue_message AS o WHERE o.id = ANY (v_ids)
     ) AS w
-    WHERE m.id = w.id;
+    WHERE m.id = w.id AND m.id = ANY (v_ids);
     PERFORM pgqueue_announce(v_ids);
     RETURN cardinality(v_ids);
 END;

@@ -41,13 +41,17 @@ BEGIN
             -- A sweep goes on behind all that another transaction has locked; a dequeue looks at so many.
             ORDER BY m.lease_expires_at LIMIT CASE WHEN p_queue IS NOT NULL THEN 1000 END
         ) AS x
-        JOIN pgqueue_message AS m ON m.id = x.id AND m.lease_expires_at <= v_now
-        WHERE (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id))
-            AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker
-                OR v_now - interval '5 seconds' >= m.lease_expires_at)
-        ORDER BY x.lease_expires_at
+        -- LATERAL keeps the order, and looks each message up by its key, however small the statistics say that the
+        -- table is.
+        CROSS JOIN LATERAL (
+            SELECT m.id, m.lease_token, m.worker, m.lease_expires_at FROM pgqueue_message AS m
+            WHERE m.id = x.id AND m.lease_expires_at <= v_now
+                AND (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = x.channel_id))
+                AND (p_worker IS NULL OR m.worker IS DISTINCT FROM p_worker
+                    OR v_now - interval '5 seconds' >= m.lease_expires_at)
+            FOR UPDATE SKIP LOCKED
+        ) AS m
         LIMIT p_limit
-        FOR UPDATE OF m SKIP LOCKED
     ) AS e;
     IF v_ids IS NULL THEN
         RETURN;

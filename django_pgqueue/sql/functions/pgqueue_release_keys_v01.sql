@@ -56,7 +56,7 @@ BEGIN
                 pgqueue_waits_for(o.channel_id, o.limits) END AS waits_for
             FROM pgqueue_message AS o WHERE o.id = ANY (v_held) AND o.waits_for = -1
         ) AS w
-        WHERE m.id = w.id
+        WHERE m.id = w.id AND m.id = ANY (v_held)
         RETURNING m.id
     )
     SELECT array_agg(r.id) INTO v_released FROM released AS r;
