@@ -33,6 +33,7 @@ LOOK_AGAIN_SECONDS = 1.0
 CONSEQUENCES = {
     "retried": "It is delivered again after its back-off.",
     "dead_lettered": "Its attempts are used up: it is a dead letter.",
+    "retried at once": "It is delivered again at once.",
     "retried interrupted": "It is delivered again at once, and its attempt does not count.",
     "dead_lettered interrupted": "It was interrupted MAX_INTERRUPTIONS times: it is a dead letter.",
 }
@@ -52,13 +53,14 @@ class Failure(NamedTuple):
     """Hold the error of an attempt whose process ended.
 
     ``kind``, ``text``: type and message of the error. ``reason``: the reason of the dead letter, if the attempts are
-    used up. ``interrupted``: the message is not the cause: it is retried without its back-off, and its attempt does not
-    count. ``ran_seconds``: how long its handler ran.
+    used up. ``at_once``: the message is retried without its back-off, because it is not the cause. ``interrupted``: its
+    attempt does not count either. ``ran_seconds``: how long its handler ran.
     """
 
     kind: str
     text: str
     reason: str
+    at_once: bool = False
     interrupted: bool = False
     ran_seconds: float | None = None
 
@@ -93,11 +95,11 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
     """Return the leases of a child that the supervisor has stopped or killed.
 
     ``begun``: the messages on its board. ``culprits``: ids of messages that ran past their deadline, if they are the
-    reason; all others were interrupted. ``why``: the reason in words.
+    reason; all others are retried at once, and without culprits their attempt does not count. ``why``: the reason in words.
     """
     late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
     text = f"The process of the worker {worker} was killed before this was settled: {why}."
-    ended = Failure("WorkerStopped", text, "stopped", interrupted=True)
+    ended = Failure("WorkerStopped", text, "stopped", at_once=True, interrupted=not culprits)
     failed = {entry.id: timed(late if entry.id in culprits else ended, entry) for entry in begun}
     return AbandonedLeases(worker=worker, failed=failed)
 
@@ -173,7 +175,7 @@ class LeaseReclaimer:
         )
         failures = [abandoned.failed[lease.id] for lease in failed]
         errors = [{"type": failure.kind, "message": failure.text} for failure in failures]
-        delays = [timedelta()] * len(failed) if interrupted else None
+        delays = [timedelta() if failure.at_once else None for failure in failures]
         ran = [failure.ran_seconds for failure in failures]
         return dict(
             retry(
@@ -247,7 +249,7 @@ class LeaseReclaimer:
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
                     "%s: %s, %s: %s %s", event, message_label(message, place), failure.kind, failure.text,
-                    CONSEQUENCES[f"{event} interrupted" if failure.interrupted else event],
+                    CONSEQUENCES[consequence(event, failure)],
                     extra={
                         "event": event, "message_id": message, "worker": abandoned.worker,
                         **({} if place is None else {
@@ -262,6 +264,13 @@ class LeaseReclaimer:
                 "gave %d message(s) back that the worker %s had not started: they are ready again, and their attempt "
                 "does not count", given_back, abandoned.worker, extra=extra,
             )  # fmt: skip
+
+
+def consequence(event: str, failure: Failure) -> str:
+    """Return the key of CONSEQUENCES for a message."""
+    if failure.interrupted:
+        return f"{event} interrupted"
+    return "retried at once" if event == "retried" and failure.at_once else event
 
 
 def message_label(message: int, place: MessagePlace | None) -> str:
