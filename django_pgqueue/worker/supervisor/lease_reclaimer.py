@@ -95,7 +95,8 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
     """Return the leases of a child that the supervisor has stopped or killed.
 
     ``begun``: the messages on its board. ``culprits``: ids of messages that ran past their deadline, if they are the
-    reason; all others are retried at once, and without culprits their attempt does not count. ``why``: the reason in words.
+    reason. All others are retried at once, and without culprits their attempt does not count. ``why``: the reason in
+    words.
     """
     late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
     text = f"The process of the worker {worker} was killed before this was settled: {why}."
