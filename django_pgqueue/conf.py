@@ -22,6 +22,8 @@ DEFAULTS: dict[str, Any] = {
     "UNKNOWN_HANDLER_GRACE": timedelta(minutes=10),
     # Deliveries of a message before it is dead-lettered, unless the handler or the message says otherwise.
     "MAX_ATTEMPTS": 5,
+    # How often a stop of the worker may interrupt a message, apart from its attempts, before it is dead-lettered.
+    "MAX_INTERRUPTIONS": 20,
     # The most bytes that a message (payload as JSON, body and headers), a result or a saved state may take.
     "MAX_PAYLOAD": 16 * 1024 * 1024,
     # Dotted path of the class that encodes payloads, such as django_pgqueue.codecs.FernetCodec; None: as they are.

@@ -15,7 +15,8 @@ from django_pgqueue.lifecycle.figures import Reason
 BAD = {"channel_missing", "dead", "lease_expired", "no_maintenance", "no_worker", "order_key_unreleased", "unknown",
        "worker_silent"}  # fmt: skip
 GOOD = {"completed", "empty", "in_line"}
-INFORMATION = {"arriving", "failed_before", "in_channel", "leased", "parked", "popped", "redriven", "released"}
+INFORMATION = {"arriving", "failed_before", "in_channel", "interrupted", "leased", "parked", "popped", "redriven",
+               "released"}  # fmt: skip
 
 
 def reasons_html(reasons: Iterable[Reason], link: Link) -> str:

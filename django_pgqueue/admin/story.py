@@ -29,7 +29,9 @@ KINDS: dict[Any, str] = {
 # Version, trace id, span id, flags, and fields of later versions.
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 MOST_REDRIVES = 50
-SHOWN_KEYS = ("attempt", "leased_at", "started_at", "at", "worker", "type", "message", "traceback", "sealed")
+SHOWN_KEYS = (
+    "attempt", "interruption", "leased_at", "started_at", "at", "worker", "type", "message", "traceback", "sealed",
+)  # fmt: skip
 
 # Backwards by redriven_from, forwards by redriven_to, and where each of them is now; by the keys of the tables.
 REDRIVES = """
@@ -138,8 +140,8 @@ def last_attempt(item: AnyMessage) -> list[str]:
 
 
 def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
-    """Return the step of an attempt that pgqueue_retry recorded. It waited since the enqueue, or since the failure
-    before."""
+    """Return the step of a failure or an interruption, as pgqueue_retry recorded it. It waited since the enqueue, or
+    since the step before."""
     at = rendering.parsed(error.get("at"))
     began_at = rendering.parsed(error.get("started_at")) or rendering.parsed(error.get("leased_at"))
     notes = [
@@ -150,6 +152,8 @@ def failed_step(error: Mapping[str, Any], before: datetime | None) -> StoryStep:
     ]
     rest = {key: value for key, value in error.items() if key not in SHOWN_KEYS}
     body = format_html("{}{}", rendering.error_html(error), rendering.pretty_json(rest) if rest else "")
+    if "interruption" in error:
+        return StoryStep(_("Interruption %s") % error["interruption"], "late", notes, body)
     return StoryStep(_("Attempt %s failed") % error.get("attempt", "?"), "bad", notes, body)
 
 

@@ -65,7 +65,7 @@ RETRY = (
     "SELECT id, outcome FROM pgqueue_retry(%s::bigint[], %s::uuid[], %s::jsonb[], "
     "string_to_array(%s::text, ',', '')::interval[], %s::text, %s::boolean, "
     "p_states => string_to_array(%s::text, chr(31), '')::jsonb[], "
-    "p_ran_seconds => string_to_array(%s::text, ',', '')::double precision[])"
+    "p_ran_seconds => string_to_array(%s::text, ',', '')::double precision[], p_max_interruptions => %s::integer)"
 )
 
 
@@ -78,6 +78,7 @@ def retry(
     reason: str = "failed",
     skip_lost: bool = False,
     ran_seconds: Sequence[float | None] | None = None,
+    max_interruptions: int | None = None,
     using: str | None = None,
 ) -> dict[int, Literal["retried", "dead_lettered", "cancelled", "completed"]]:
     """Put failed messages back under their retry policy, or into the dead letters when their attempts are used up.
@@ -87,8 +88,10 @@ def retry(
     to save for the next delivery, one JSON value a message, KEEP for those that keep theirs; default: all keep theirs.
     ``reason``: the reason of the dead letter. ``skip_lost``: leave lost leases out instead of raising; a message that
     this very lease has settled before is returned with its outcome of that time. ``ran_seconds``: how long the handler
-    of each message ran, from which its error has ``started_at``; default: unknown. ``using``: database alias; default:
-    the queue's.
+    of each message ran, from which its error has ``started_at``; default: unknown. ``max_interruptions``: a stop of the
+    worker has interrupted the messages, and they have not failed: their attempt is given back, and one that was
+    interrupted so many times becomes a dead letter; default: they have failed. ``using``: database alias; default: the
+    queue's.
 
     Returns the outcome of each id: ``retried``, ``dead_lettered``, or ``cancelled`` if a cancellation was requested.
     Raises LeaseLost, and InvalidMessage for arguments that do not pair up.
@@ -108,7 +111,8 @@ def retry(
     texts = [to_json(error, "error") for error in seal_errors(failed, errors, using)]
     saved = None if states is None else json_texts(seal(failed, [state_as_json(each) for each in states], using))
     ran = seconds_array(ran_seconds, len(failed))
-    given = (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved, ran)
+    most = None if max_interruptions is None else checked_whole(max_interruptions, "max_interruptions", least=1)
+    given = (ids, tokens, texts, pauses, checked_text(reason, "reason"), skip_lost, saved, ran, most)
     return dict(call(using, RETRY, given))
 
 

@@ -110,6 +110,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_histogram_percentile", 1),
         InstallFunction("pgqueue_hold_limit", 1),
         InstallFunction("pgqueue_idle_limits", 1),
+        InstallFunction("pgqueue_interruptions", 1),
         InstallFunction("pgqueue_is_contended", 1),
         InstallFunction("pgqueue_is_guarded", 1),
         InstallFunction("pgqueue_is_limited", 1),

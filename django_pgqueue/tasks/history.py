@@ -169,6 +169,6 @@ def final_errors(row: Row) -> list[TaskError]:
     match row:
         case ArchivedMessage() if row.outcome != ArchivedMessage.ArchiveOutcome.COMPLETED:
             return [archived_error(row.outcome, row.result)]
-        case DeadLetter() if len(error_entries(row.errors)) < max(row.attempts, 1):
+        case DeadLetter() if len(workers_of_errors(error_entries(row.errors))) < max(row.attempts, 1):
             return [dead_letter_error(row.reason, row.details)]
     return []

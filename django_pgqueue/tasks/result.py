@@ -87,8 +87,8 @@ def error_entries(errors: Any) -> list[dict[str, Any]]:
 
 
 def workers_of_errors(errors: list[dict[str, Any]]) -> list[str]:
-    """Return the name of the worker of each failed attempt."""
-    return [item.get("worker") or "" for item in errors]
+    """Return the name of the worker of each failed attempt. An interruption that gave its attempt back is none."""
+    return [item.get("worker") or "" for item in errors if "interruption" not in item or "attempt" in item]
 
 
 def attempt_began_at(entry: dict[str, Any]) -> datetime | None:

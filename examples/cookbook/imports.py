@@ -1,7 +1,7 @@
 """An import in pieces: its progress is visible, a deploy or a crash repeats one piece at most, and it can be stopped.
 
-A message of 20 minutes that is one call is killed by a deploy after the worker's `--shutdown-timeout`, and this costs
-an attempt. Pieces of some seconds are never killed: each deferral gives its attempt back.
+A message of 20 minutes that is one call is killed by a deploy after the worker's `--shutdown-timeout`, and its work
+is lost. Pieces of some seconds are never killed.
 """
 
 import asyncio

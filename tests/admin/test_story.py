@@ -74,6 +74,20 @@ def test_an_attempt_that_failed_as_the_last_is_shown_once(page: Pages) -> None:
     assert steps.count("host-1") == 1
 
 
+def test_interruptions_are_steps_of_their_own(page: Pages) -> None:
+    enqueue("mail.send", max_attempts=1)
+    [delivery] = dequeue(worker="host-1")
+    retry(
+        delivery, errors=[{"type": "WorkerStopped", "message": "SIGTERM"}], delays=[timedelta(0)], max_interruptions=2
+    )
+    sweep()
+    assert in_order(story(page("message", delivery.id)), "Interruption 1", "host-1", "WorkerStopped", "enqueued")
+    [again] = dequeue(worker="host-2")
+    complete(again)
+    steps = story(page("archivedmessage", again.id))
+    assert in_order(steps, "completed", "attempt 1 of 1", "host-2", "Interruption 1", "host-1", "enqueued")
+
+
 def test_a_live_message_says_where_it_is(page: Pages) -> None:
     later = enqueue("mail.send", delay=timedelta(hours=1)).id
     assert in_order(story(page("message", later)), "scheduled", "due", "enqueued")

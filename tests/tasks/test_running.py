@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_pgqueue import cancel, channel_purge, complete, dequeue, enqueue, queue_set, redrive
+from django_pgqueue import cancel, channel_purge, complete, dequeue, enqueue, queue_set, redrive, retry, sweep
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.tasks import PgQueueBackend
 from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
@@ -31,6 +32,17 @@ def test_a_task_is_a_message_with_the_path_of_the_task_as_its_handler() -> None:
     [message] = Message.objects.all()
     assert (str(message.id), message.handler) == (result.id, "tests.tasks.defined.add")
     assert message.payload == {"args": [1], "kwargs": {"right": 2}}
+
+
+def test_an_interruption_is_no_attempt(drain: Drain) -> None:
+    result = defined.fail_until.enqueue(2)
+    for _ in range(2):
+        stopped = {"type": "WorkerStopped", "message": "SIGTERM"}
+        retry(dequeue("default"), errors=[stopped], delays=[timedelta()], max_interruptions=20)
+        sweep()
+    assert drain(name="first") == {"retried": 1, "completed": 1}
+    refreshed(result)
+    assert result.return_value[0] == result.return_value[-1] == result.attempts == 2
 
 
 def test_a_rollback_leaves_no_task() -> None:

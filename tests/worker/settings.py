@@ -21,3 +21,6 @@ sleep_by_events()
 if url := os.environ.get("LISTEN_URL"):
     DATABASES = {**DATABASES, "direct": parse_url(url)}
     DJANGO_PGQUEUE = {"LISTEN_DATABASE": "direct"}
+
+if most := os.environ.get("MAX_INTERRUPTIONS"):
+    DJANGO_PGQUEUE = {"MAX_INTERRUPTIONS": int(most)}

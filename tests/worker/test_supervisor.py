@@ -65,7 +65,7 @@ def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
     assert where(message) == "completed"
 
 
-def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_its_attempt_counts(spawn: Spawn) -> None:
+def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_keeps_its_attempt(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "never"], backoff=timedelta(hours=1))
     worker = spawn("--shutdown-timeout", "0.3", "--lease", "600", processes=1)
     eventually(lambda: effects())
@@ -74,9 +74,45 @@ def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_its_attempt_
     assert where(message) in ("live: scheduled", "live: ready")
     stopped = Message.objects.get(id=message)
     # Its effects may be there: it has begun. It is due at once, since it is not to blame.
-    assert stopped.attempts == 1
+    assert stopped.attempts == 0
     assert stopped.errors[0]["type"] == "WorkerStopped"
+    assert stopped.errors[0]["interruption"] == 1
     assert stopped.dequeue_at <= datetime.fromisoformat(stopped.errors[0]["at"])
+
+
+def test_many_deploys_do_not_end_a_long_message_and_a_crash_still_counts(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "go"], max_attempts=2)
+
+    def run_until_started(count: int) -> Process:
+        worker = spawn("--shutdown-timeout", "0.1", "--lease", "600", processes=1)
+        eventually(lambda: len(effects()) == count)
+        return worker
+
+    for deploy in range(1, 4):
+        worker = run_until_started(deploy)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 1
+        assert "its attempt does not count" in worker.log
+    assert Message.objects.get(id=message).attempts == 0
+    # The process dies by itself, which may be the fault of the message.
+    worker = run_until_started(4)
+    [child] = pids()
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: len(effects()) == 5)
+    assert Message.objects.get(id=message).attempts == 2
+    mark("go")
+    eventually(lambda: where(message) == "completed")
+
+
+def test_a_message_that_deploys_interrupt_too_often_becomes_a_dead_letter(spawn: Spawn) -> None:
+    message = script(["effect"], ["await", "never"], max_attempts=9)
+    for deploy in (1, 2):
+        worker = spawn("--shutdown-timeout", "0.1", "--lease", "600", processes=1, MAX_INTERRUPTIONS="2")
+        eventually(lambda deploy=deploy: len(effects()) == deploy)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 1
+    assert where(message) == "dead: stopped"
+    assert "It was interrupted MAX_INTERRUPTIONS times" in worker.log
 
 
 def test_a_second_signal_ends_all_processes_at_once(spawn: Spawn) -> None:

@@ -141,11 +141,11 @@ class Story:
         live = self._live[message]
         self.op("handle", message=message, token=live["token"], attempt=live["attempts"])
 
-    def refund(self, message: int) -> None:
+    def refund(self, message: int, **row: Any) -> None:
         """Give it back as if it had never been leased."""
         live = self._live[message]
         token = live["token"]
-        self.change(message, READY, token=None, attempts=live["attempts"] - 1, settled_token=token)
+        self.change(message, READY, token=None, attempts=live["attempts"] - 1, settled_token=token, **row)
 
     def sweep(self, message: int) -> None:
         self.wait(LEASE / SECOND)

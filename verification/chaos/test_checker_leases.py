@@ -154,6 +154,22 @@ def test_i12_a_redriven_message_is_of_the_kind_that_was_enqueued(kind: str) -> N
     assert found == ([] if kind == "defer" else [given_back])
 
 
+@pytest.mark.parametrize(("times", "allowed"), [(19, True), (20, False)])
+def test_i12_interruptions_have_a_bound_of_their_own(times: int, allowed: bool) -> None:
+    story = Story()
+    story.create(1)
+    for number in range(1, times + 1):
+        story.lease(1, f"lease {number}")
+        story.handle(1)
+        story.refund(1, detail={"interruption": number})
+    story.lease(1, "last")
+    story.complete(1)
+    if allowed:
+        assert violated(story) == {}
+    else:
+        assert only(story, "I12") == "message 1: interrupted 20 times and given back, 19 allowed"
+
+
 def test_i12_what_never_began_keeps_its_attempt() -> None:
     story = Story()
     story.create(1, kind="plain")

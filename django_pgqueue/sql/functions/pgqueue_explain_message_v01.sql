@@ -45,11 +45,14 @@ BEGIN
         END IF;
         RETURN QUERY SELECT n.* FROM pgqueue_dead_letter AS d CROSS JOIN LATERAL (VALUES
             ('dead',
-                format('It became a dead letter at %s%s, at attempt %s of %s: %s.%s', date_trunc('second', d.dead_at),
-                    ' by worker ' || d.worker, d.attempts, d.max_attempts, d.reason, ' ' || nullif(left(
+                format('It became a dead letter at %s%s, at attempt %s of %s%s: %s.%s', date_trunc('second', d.dead_at),
+                    ' by worker ' || d.worker, d.attempts, d.max_attempts,
+                    format(' and after %s interruption(s)', nullif(pgqueue_interruptions(d.errors), 0)), d.reason,
+                    ' ' || nullif(left(
                         coalesce(d.details ->> 'message', d.errors -> -1 ->> 'message'), 500), '')),
                 jsonb_build_object('at', d.dead_at, 'queue', d.queue, 'channel', d.channel, 'worker', d.worker,
                     'attempts', d.attempts, 'max_attempts', d.max_attempts, 'reason', d.reason,
+                    'interruptions', pgqueue_interruptions(d.errors),
                     'redriven_from', d.redriven_from)),
             ('redriven',
                 format('It was redriven at %s: message %s is the new one.', date_trunc('second', d.redriven_at),
@@ -153,7 +156,11 @@ BEGIN
         format('Attempt %s failed: %s', v_error ->> 'attempt',
             left(concat_ws(': ', v_error ->> 'type', v_error ->> 'message'), 500)),
         jsonb_build_object('attempt', v_error -> 'attempt', 'at', v_error -> 'at', 'worker', v_error -> 'worker',
-            'type', v_error -> 'type', 'message', v_error -> 'message'))
+            'type', v_error -> 'type', 'message', v_error -> 'message')),
+    (m.errors @? '$[*].interruption', 'interrupted',
+        format('It was interrupted %s time(s) because its worker stopped; its attempts do not count that.',
+            pgqueue_interruptions(m.errors)),
+        jsonb_build_object('interruptions', pgqueue_interruptions(m.errors)))
     ) AS n (holds, code, sentence, facts)
     WHERE n.holds;
 END;

@@ -5,6 +5,9 @@
 -- message; kept with it, attempt by attempt. p_reason is poison and p_swept is true for a worker that died: its token
 -- becomes invalid, so a later settlement is refused. p_ran_seconds: how long the handler of each message ran; NULL:
 -- unknown. It gives the error, and a dead letter, started_at.
+-- p_max_interruptions: these have not failed, a stop of their worker has interrupted them. The attempt is given back,
+-- no breaker counts it, and the error has the number of the interruption in place of the attempt. With this number, the
+-- message becomes a dead letter. NULL: they have failed.
 -- Returns id and outcome: retried, dead_lettered or cancelled. A lost lease raises PGQ02. With p_skip_lost it is left
 --   out, except for messages that this lease has settled before: they return the outcome of that time.
 -- Locks: the messages (lock order, step 2), in the order of ids.
@@ -18,7 +21,8 @@ CREATE FUNCTION pgqueue_retry(
     p_skip_lost boolean DEFAULT false,
     p_swept boolean DEFAULT false,
     p_states jsonb[] DEFAULT NULL,
-    p_ran_seconds double precision[] DEFAULT NULL
+    p_ran_seconds double precision[] DEFAULT NULL,
+    p_max_interruptions integer DEFAULT NULL
 )
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
@@ -53,21 +57,32 @@ BEGIN
     -- Adds the error to the messages that the caller still holds, and schedules those that have attempts left.
     WITH failed AS (
         UPDATE pgqueue_message AS m
-        SET errors = coalesce(m.errors, '[]') || (jsonb_build_object('attempt', m.attempts, 'leased_at', m.leased_at,
-                'started_at', pgqueue_started_at(v_now, m.leased_at, p_ran_seconds[array_position(p_ids, m.id)]),
-                'at', v_now, 'worker', m.worker) || coalesce(p_errors[array_position(p_ids, m.id)], '{}')),
-            state = coalesce(p_states[array_position(p_ids, m.id)], m.state),
+        SET state = coalesce(p_states[array_position(p_ids, m.id)], m.state),
             last_leased_at = m.leased_at,
             settled_token = CASE WHEN p_swept THEN m.settled_token ELSE m.lease_token END,
-            (status, dequeue_at, held_until, leased_at, lease_expires_at, worker, lease_token) = (
-                SELECT CASE WHEN p.last THEN 2 WHEN p.ordered THEN 1 ELSE 3 END,
+            (errors, attempts, status, dequeue_at, held_until, leased_at, lease_expires_at, worker, lease_token) = (
+                SELECT coalesce(m.errors, '[]') || (jsonb_build_object('leased_at', m.leased_at,
+                        'started_at', pgqueue_started_at(v_now, m.leased_at,
+                            p_ran_seconds[array_position(p_ids, m.id)]),
+                        'at', v_now, 'worker', m.worker)
+                        || CASE WHEN i.number IS NULL OR p.last THEN jsonb_build_object('attempt', m.attempts)
+                            ELSE '{}' END
+                        || coalesce(p_errors[array_position(p_ids, m.id)], '{}')
+                        || CASE WHEN i.number IS NULL THEN '{}' ELSE jsonb_build_object('interruption', i.number) END),
+                    m.attempts - (i.number IS NOT NULL AND NOT p.last)::integer,
+                    CASE WHEN p.last THEN 2 WHEN p.ordered THEN 1 ELSE 3 END,
                     CASE WHEN p.last OR p.ordered THEN m.dequeue_at ELSE p.due_at END,
                     CASE WHEN p.ordered AND NOT p.last THEN p.due_at END,
                     CASE WHEN p.last THEN m.leased_at END, CASE WHEN p.last THEN m.lease_expires_at END,
                     CASE WHEN p.last THEN m.worker END,
                     CASE WHEN p.last AND p_swept THEN gen_random_uuid() WHEN p.last THEN m.lease_token END
                 FROM (
-                    SELECT m.attempts >= m.max_attempts OR m.cancelled_at IS NOT NULL AS last,
+                    SELECT CASE WHEN p_max_interruptions IS NOT NULL THEN pgqueue_interruptions(m.errors) + 1 END
+                        AS number
+                ) AS i
+                CROSS JOIN LATERAL (
+                    SELECT m.cancelled_at IS NOT NULL OR CASE WHEN i.number IS NULL THEN m.attempts >= m.max_attempts
+                            ELSE i.number >= p_max_interruptions END AS last,
                         EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS ordered,
                         -- The pause is capped, not refused: a message whose pause cannot be added would keep its lease
                         -- for ever, and its whole batch with it.
@@ -92,7 +107,7 @@ BEGIN
     IF NOT p_skip_lost AND coalesce(cardinality(v_found), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_found);
     END IF;
-    PERFORM pgqueue_record_outcomes(v_ended, true) WHERE v_ended IS NOT NULL;
+    PERFORM pgqueue_record_outcomes(v_ended, true) WHERE v_ended IS NOT NULL AND p_max_interruptions IS NULL;
     IF v_back IS NOT NULL THEN
         PERFORM pgqueue_announce(v_held) WHERE v_held IS NOT NULL;
         PERFORM pgqueue_record_departures(v_channels, false);

@@ -13,6 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.settle import give_back, retry
 from django_pgqueue.models import Message
 from django_pgqueue.worker.database import Outage, dedicate_connection
@@ -31,8 +32,10 @@ LOOK_AGAIN_SECONDS = 1.0
 # The end of a log line, which says what happens next to the message, by event.
 CONSEQUENCES = {
     "retried": "It is delivered again after its back-off.",
-    "retried at once": "It is delivered again at once.",
     "dead_lettered": "Its attempts are used up: it is a dead letter.",
+    "retried at once": "It is delivered again at once.",
+    "retried interrupted": "It is delivered again at once, and its attempt does not count.",
+    "dead_lettered interrupted": "It was interrupted MAX_INTERRUPTIONS times: it is a dead letter.",
 }
 
 
@@ -50,14 +53,15 @@ class Failure(NamedTuple):
     """Hold the error of an attempt whose process ended.
 
     ``kind``, ``text``: type and message of the error. ``reason``: the reason of the dead letter, if the attempts are
-    used up. ``at_once``: the message is retried without its back-off, because it is not the cause. ``ran_seconds``: how
-    long its handler ran.
+    used up. ``at_once``: the message is retried without its back-off, because it is not the cause. ``interrupted``: its
+    attempt does not count either. ``ran_seconds``: how long its handler ran.
     """
 
     kind: str
     text: str
     reason: str
     at_once: bool = False
+    interrupted: bool = False
     ran_seconds: float | None = None
 
 
@@ -65,9 +69,9 @@ class Failure(NamedTuple):
 class AbandonedLeases:
     """Hold the leases of a child that has ended or hangs.
 
-    ``worker``: the name of the child. ``failed``: the messages that it had begun and not settled, by id: their attempt
-    counts, and they are retried under their policy. All others were never started: they are given back, and their
-    attempt does not count. ``leases``: the leases to reclaim; None: all that the database has for this worker.
+    ``worker``: the name of the child. ``failed``: the messages that it had begun and not settled, by id. All others
+    were never started: they are given back, and their attempt does not count. ``leases``: the leases to reclaim; None:
+    all that the database has for this worker.
     """
 
     worker: str
@@ -91,11 +95,12 @@ def after_kill(worker: str, *, begun: Iterable[Begun], culprits: frozenset[int],
     """Return the leases of a child that the supervisor has stopped or killed.
 
     ``begun``: the messages on its board. ``culprits``: ids of messages that ran past their deadline, if they are the
-    reason; all others are retried at once. ``why``: the reason in words.
+    reason. All others are retried at once, and without culprits their attempt does not count. ``why``: the reason in
+    words.
     """
     late = Failure("HandlerTimeout", f"The process of the worker {worker} was killed: {why}.", "timed_out")
     text = f"The process of the worker {worker} was killed before this was settled: {why}."
-    ended = Failure("WorkerStopped", text, "stopped", at_once=True)
+    ended = Failure("WorkerStopped", text, "stopped", at_once=True, interrupted=not culprits)
     failed = {entry.id: timed(late if entry.id in culprits else ended, entry) for entry in begun}
     return AbandonedLeases(worker=worker, failed=failed)
 
@@ -155,15 +160,17 @@ class LeaseReclaimer:
         leases = self._leases(abandoned.worker) if abandoned.leases is None else abandoned.leases
         self._keeper.settling(leases)
         settled: dict[int, str] = {}
-        for reason in sorted({failure.reason for failure in abandoned.failed.values()}):
-            settled |= self._retry(abandoned, leases, reason)
+        for reason, interrupted in sorted({(each.reason, each.interrupted) for each in abandoned.failed.values()}):
+            settled |= self._retry(abandoned, leases, reason, interrupted=interrupted)
         # In the order of ids, which is the lock order.
         unstarted = sorted(lease for lease in leases if lease.id not in abandoned.failed)
         settled |= dict.fromkeys(give_back(unstarted, using=self._using), "given_back")
         self._keeper.release(leases if abandoned.leases is not None else self._kept(abandoned.worker))
         return settled
 
-    def _retry(self, abandoned: AbandonedLeases, leases: list[HeldLease], reason: str) -> dict[int, str]:
+    def _retry(
+        self, abandoned: AbandonedLeases, leases: list[HeldLease], reason: str, *, interrupted: bool
+    ) -> dict[int, str]:
         failed = sorted(
             lease for lease in leases if lease.id in abandoned.failed and abandoned.failed[lease.id].reason == reason
         )
@@ -179,6 +186,7 @@ class LeaseReclaimer:
                 reason=reason,
                 skip_lost=True,
                 ran_seconds=ran,
+                max_interruptions=settings.MAX_INTERRUPTIONS if interrupted else None,
                 using=self._using,
             )
         )
@@ -242,7 +250,7 @@ class LeaseReclaimer:
                 logger.log(
                     logging.ERROR if event == "dead_lettered" else logging.WARNING,
                     "%s: %s, %s: %s %s", event, message_label(message, place), failure.kind, failure.text,
-                    CONSEQUENCES["retried at once" if event == "retried" and failure.at_once else event],
+                    CONSEQUENCES[consequence(event, failure)],
                     extra={
                         "event": event, "message_id": message, "worker": abandoned.worker,
                         **({} if place is None else {
@@ -257,6 +265,13 @@ class LeaseReclaimer:
                 "gave %d message(s) back that the worker %s had not started: they are ready again, and their attempt "
                 "does not count", given_back, abandoned.worker, extra=extra,
             )  # fmt: skip
+
+
+def consequence(event: str, failure: Failure) -> str:
+    """Return the key of CONSEQUENCES for a message."""
+    if failure.interrupted:
+        return f"{event} interrupted"
+    return "retried at once" if event == "retried" and failure.at_once else event
 
 
 def message_label(message: int, place: MessagePlace | None) -> str:

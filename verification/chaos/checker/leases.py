@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from django_pgqueue.conf import DEFAULTS
 from verification.chaos.history import History, Info, Op
 
 from .lives import Lease, Lives
@@ -29,12 +30,13 @@ def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
 
 
 def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
-    """a message is delivered max_attempts times at most, deferrals apart; what has begun counts"""
+    """a message is delivered max_attempts times at most, deferrals and interruptions apart; what has begun counts"""
     runs = {(op.args["message"], op.args["token"]): op for op in history.of("handle")}
     for life in lives.values():
         if not life.created or not life.leases:
             continue
-        deliveries = sum(lease.how != "deferred" for lease in life.leases)
+        deliveries = sum(lease.how not in ("deferred", "interrupted") for lease in life.leases)
+        interruptions = sum(lease.how == "interrupted" for lease in life.leases)
         limit = life.created.max_attempts or 0
         # Only its handler may defer a message that has begun. Any other call would forget that it ran.
         deferring = lives.key(life).startswith("defer:")
@@ -44,6 +46,10 @@ def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
                 early = run.began < lease.ended.at
                 yield f"{lease}: its handler had begun, and its attempt was given back" if early else None
         yield f"message {life.message}: {deliveries} deliveries, {limit} allowed" if deliveries > limit else None
+        # With one more, it becomes a dead letter.
+        most = DEFAULTS["MAX_INTERRUPTIONS"] - 1
+        if interruptions > most:
+            yield f"message {life.message}: interrupted {interruptions} times and given back, {most} allowed"
 
 
 def i16_healthy_holders_keep_their_leases(history: History, lives: Lives) -> Findings:

@@ -12,7 +12,8 @@ from verification.chaos.history.events import LEASED
 
 @dataclass(slots=True)
 class Lease:
-    """From the commit of its dequeue to that of its end; ``how``: returned | deferred | swept | settled, or None."""
+    """From the commit of its dequeue to that of its end; ``how``: returned | deferred | interrupted | swept | settled,
+    or None."""
 
     granted: Row
     expires_at: int
@@ -90,7 +91,7 @@ def follow(life: Life, row: Row) -> None:
 
 def how_returned(row: Row) -> str:
     if row.attempts is not None and row.was_attempts is not None and row.attempts < row.was_attempts:
-        return "deferred"
+        return "interrupted" if "interruption" in (row.detail or {}) else "deferred"
     return "returned" if row.settled_token == row.was_token else "swept"
 
 

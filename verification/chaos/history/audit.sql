@@ -40,7 +40,9 @@ BEGIN
             expires_at, was_expires_at, dequeue_at, priority, detail)
         SELECT 'changed', n.id, n.channel_id, n.status, o.status, n.attempts, o.attempts, n.max_attempts, n.lease_token, o.lease_token,
             n.settled_token, n.leased_at, n.lease_expires_at, o.lease_expires_at, n.dequeue_at, n.priority,
-            CASE WHEN n.waits_for >= 0 THEN jsonb_build_object('waits_for', n.waits_for) END
+            nullif(jsonb_strip_nulls(jsonb_build_object('waits_for', CASE WHEN n.waits_for >= 0 THEN n.waits_for END,
+                'interruption', CASE WHEN o.status = 2 AND n.status <> 2 AND n.errors IS DISTINCT FROM o.errors
+                    THEN n.errors -> -1 -> 'interruption' END)), '{}')
         FROM new_rows AS n JOIN old_rows AS o ON o.id = n.id ORDER BY n.id;
     ELSE
         INSERT INTO chaos_audit (event, message, channel, was_status, was_attempts, was_token, was_expires_at)
