@@ -12,9 +12,9 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.files import FOLDERS, PIPELINE, QUEUE
+from django_pgqueue.sql.files import FLOW, FOLDERS, PIPELINE, QUEUE
 
-NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline"}
+NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline", FLOW: "django_pgqueue.flow"}
 INSTALL_PIPELINE = f'Add "{NAMES[PIPELINE]}" to INSTALLED_APPS and run manage.py migrate.'
 # This role may lack the right to read the recorded migrations; the last two columns are then the only evidence.
 LOOK = """

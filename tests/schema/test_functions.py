@@ -98,12 +98,18 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
 
 
 def test_locks_are_taken_as_the_lock_order_says() -> None:
-    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel."""
+    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel, and the last members of a batch."""
     for path in FILES:
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
         waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
-        assert waiting == (["FOR UPDATE"] if path.stem.startswith("pgqueue_lock_size_v") else []), path.name
-        assert not re.search(r"pg_advisory_(xact_)?lock|LOCK TABLE", code), path.name
+        waits = path.stem.startswith(("pgqueue_lock_size_v", "pgqueue_batch_look_v"))
+        assert waiting == (["FOR UPDATE"] if waits else []), path.name
+        advisory = (
+            ["pg_advisory_xact_lock"]
+            if path.stem.startswith(("pgqueue_batch_look_v", "pgqueue_batch_passes_v"))
+            else []
+        )
+        assert re.findall(r"pg_advisory_xact_lock|pg_advisory_lock|LOCK TABLE", code) == advisory, path.name
 
 
 def test_no_function_sleeps() -> None:
