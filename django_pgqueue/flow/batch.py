@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from django_pgqueue import handlers
@@ -20,16 +23,22 @@ from django_pgqueue.lifecycle.new_messages import bind, by_name
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.sql.call import alias, call, refusal_error
 
+APP = "django_pgqueue.flow"
 Follower = str | AnyHandler | NewMessage
+COUNTS = "SELECT total, outstanding, lost::text, finished_at FROM pgqueue_batch_counts(ARRAY[%s::bigint])"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Hold the numbers of a batch's members. ``lost``: those that ended without being completed, by outcome."""
+    """Hold the numbers of a batch's members.
+
+    ``lost``: those that ended without being completed, by outcome. ``finished_at``: when the batch ended, or None.
+    """
 
     total: int
     outstanding: int
     lost: Mapping[str, int]
+    finished_at: datetime | None = field(default=None, compare=False)
 
     @property
     def done(self) -> int:
@@ -43,7 +52,8 @@ class Batch:
     ``on_done``: the message that follows when all members were completed: a handler, or a NewMessage for more options;
     ``on_dead``: when a member was dead-lettered, cancelled, dropped, purged or erased. None: nothing follows.
     ``payload``: of a follower that is given as a handler. Followers have the id of the batch in their header ``batch``.
-    ``using``: database alias; default: the queue's.
+    ``using``: database alias; default: the queue's. Raises ImproperlyConfigured if the app is not in INSTALLED_APPS, and
+    InvalidMessage for a follower that no batch may have.
 
     The block is a transaction, or a savepoint of the caller's: if it raises, nothing is left of the batch.
     """
@@ -58,6 +68,8 @@ class Batch:
         payload: Any = NO_PAYLOAD,
         using: str | None = None,
     ) -> None:
+        if not apps.is_installed(APP):
+            raise ImproperlyConfigured(f'Batches need their app: add "{APP}" to INSTALLED_APPS and run manage.py migrate.')
         self.using = alias(using)
         self.followers = [as_request(follower, payload, self.using) for follower in (on_done, on_dead)]
         self.block = transaction.atomic(using=self.using)
@@ -105,19 +117,16 @@ class Batch:
 
     def counts(self) -> Counts:
         """Return the numbers of its members. Raises LookupError without such a batch."""
-        rows = call(
-            self.using, "SELECT total, outstanding, lost::text FROM pgqueue_batch_counts(ARRAY[%s::bigint])", [self.id]
-        )
+        rows = call(self.using, COUNTS, [self.id])
         if not rows:
             raise LookupError(f"there is no batch {self.id}")
-        [(total, outstanding, lost)] = rows
-        return Counts(total, outstanding, json.loads(lost))
+        [(total, outstanding, lost, finished_at)] = rows
+        return Counts(total, outstanding, json.loads(lost), finished_at)
 
     @property
     def finished(self) -> bool:
-        """Return whether the batch is over."""
-        sql = "SELECT finished_at IS NOT NULL FROM pgqueue_batch WHERE id = %s"
-        return bool(call(self.using, sql, [self.id])[0][0])
+        """Return whether the batch is over. Raises LookupError without such a batch."""
+        return self.counts().finished_at is not None
 
 
 def batch_of(delivery: Delivery[Any], *, using: str | None = None) -> Batch | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from django_pgqueue import (
@@ -22,12 +23,18 @@ from django_pgqueue import (
     enqueue,
     enqueue_many,
     pop,
+    prune,
     redrive,
+    sweep,
 )
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.doctor import examine
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.flow import Batch, Counts, batch_of
 from django_pgqueue.models import Channel, Message
+from django_pgqueue.sql import roles
+from django_pgqueue.sql.flush import empty_rest
+from tests.schema.test_checks import of_database
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -257,15 +264,35 @@ def test_a_follower_with_options():
 
 
 def test_a_follower_that_is_refused_is_kept_with_the_batch():
-    channel_set(channel="small", max_size=1)
-    enqueue("member", channel="small")
-    with Batch(on_done=NewMessage(handler="done", channel="small")) as batch:
+    with Batch(on_done=NewMessage(handler="done", channel="nowhere")) as batch:
         pass
     assert batch.finished
     assert followers() == []
     [(id, problem, refusal)] = sql("SELECT * FROM pgqueue_batch_check()")  # noqa: A001
     assert (id, problem) == (batch.id, "refused")
-    assert "full" in str(refusal)
+    assert "nowhere" in str(refusal)
+    sweep()
+    assert followers() == []
+
+
+def test_a_follower_waits_for_room_in_its_channel():
+    channel_set(channel="small", max_size=1)
+    enqueue("member", channel="small")
+    with Batch(on_done="outer") as outer, Batch(on_done=NewMessage(handler="done", channel="small")) as batch:
+        pass
+    sweep()
+    assert not batch.finished
+    assert followers() == []
+    assert [row[:2] for row in sql("SELECT * FROM pgqueue_batch_check()")] == [(batch.id, "full")]
+    pop()
+    sweep()
+    assert batch.finished
+    assert followers() == ["done"]
+    assert sql("SELECT * FROM pgqueue_batch_check()") == []
+    pop()
+    assert outer.finished
+    sweep()
+    assert sql("SELECT count(*) FROM pgqueue_batch_unsure") == [(0,)]
 
 
 def test_a_delayed_follower_is_refused():
@@ -273,12 +300,67 @@ def test_a_delayed_follower_is_refused():
         pass
 
 
-def test_pruning_leaves_what_is_not_over():
-    over, open_ = opened(0), opened(1)
-    assert sql("SELECT pgqueue_batch_prune('0 s')") == [(1,)]
+def test_pruning_leaves_what_is_not_over(settings: Any):
+    over, open_ = opened(2), opened(1)
+    die(take()[0])
+    complete(take()[:1])
+    assert over.counts() == Counts(2, 0, {"dead": 1})
+    prune()
+    assert over.finished
+    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(0)}
+    prune()
     assert sql("SELECT id FROM pgqueue_batch") == [(open_.id,)]
+    assert sql("SELECT count(*) FROM pgqueue_batch_lost") == [(0,)]
     with pytest.raises(LookupError):
         over.counts()
+
+
+def test_an_erased_tenant_leaves_nothing_in_what_would_have_followed():
+    """Neither before nor after: the end of the batch puts nothing into the channel."""
+    channel_set(channel="tenant")
+    after = NewMessage(handler="done", channel="tenant", payload="secret")
+    with Batch(on_done=after, on_dead=after):
+        enqueue("member", channel="tenant")
+    with Batch(on_done=after, on_dead="dead") as other:
+        enqueue("member")
+    removed = channel_erase(queue="default", channel="tenant").rows
+    assert removed["batch"] == 2
+    assert "secret" not in str(sql("SELECT b::text FROM pgqueue_batch AS b"))
+    complete(take())
+    assert other.finished
+    assert followers() == []
+
+
+def test_what_has_followed_is_forgotten_by_the_batch():
+    opened(0)
+    assert sql("SELECT on_done, on_dead FROM pgqueue_batch") == [(None, None)]
+
+
+def test_a_project_without_the_app_hears_what_to_install(settings: Any):
+    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != "django_pgqueue.flow"]
+    with pytest.raises(ImproperlyConfigured, match=r'add "django_pgqueue.flow" to INSTALLED_APPS'):
+        Batch()
+
+
+def test_a_check_and_the_doctor_say_that_the_app_is_not_migrated():
+    assert "pgqueue.W029" not in of_database()
+    sql("DELETE FROM django_migrations WHERE app = 'pgqueue_flow'")
+    found = of_database()
+    assert list(found) == ["pgqueue.W029"]
+    assert "1 of 1 migrations of django_pgqueue.flow are not applied" in found["pgqueue.W029"].msg
+    assert "manage.py migrate" in found["pgqueue.W029"].hint
+    [finding] = [finding for finding in examine(only=["drift"]).findings if finding.code == "not_migrated"]
+    assert "django_pgqueue.flow" in finding.problem
+
+
+def test_flush_empties_the_tables_of_batches():
+    opened(1)
+    die(take()[0])
+    for table in ("message", "dead_letter", "archived_message", "channel"):
+        sql(f"DELETE FROM pgqueue_{table}")
+    assert empty_rest("default")
+    for table in roles.FLOW_TABLES:
+        assert sql(f"SELECT count(*) FROM pgqueue_{table}") == [(0,)]
 
 
 def test_the_check_finds_nothing_to_do():

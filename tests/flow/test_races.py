@@ -195,11 +195,75 @@ def test_an_old_snapshot_does_not_leave_it_open(session: Session, transactions: 
     old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     old.execute("SELECT 1 FROM pgqueue_message")
     complete(session, [second])
-    with pytest.raises(psycopg.errors.SerializationFailure):
-        complete(old, [first])
-    old.rollback()
-    complete(session, [first])
+    complete(old, [first])
+    old.commit()
+    assert followers(session) == []
+    session.execute("SELECT pgqueue_sweep()")
     assert followers(session) == ["done"]
+    session.execute("SELECT pgqueue_sweep()")
+    assert followers(session) == ["done"]
+    assert one(session, "SELECT count(*) FROM pgqueue_batch_unsure") == 0
+
+
+def test_the_wait_of_the_last_one_has_a_bound(session: Session, transactions: list[Session]) -> None:
+    """The one before stays open: the last one leaves the batch to the next sweep."""
+    batch = open_batch(session, 2)
+    [first, second] = take(session, 2)
+    early = transactions[0]
+    complete(early, [second])
+    complete(session, [first])
+    session.execute("SELECT pgqueue_sweep()")
+    assert one(session, "SELECT count(*) FROM pgqueue_batch_unsure WHERE batch_id = %s", batch) == 1
+    early.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert followers(session) == ["done"]
+    assert one(session, "SELECT count(*) FROM pgqueue_batch_unsure") == 0
+
+
+def test_the_one_before_stays_open_and_rolls_back(session: Session, transactions: list[Session]) -> None:
+    open_batch(session, 2)
+    [first, second] = take(session, 2)
+    complete(transactions[0], [second])
+    complete(session, [first])
+    transactions[0].rollback()
+    session.execute("SELECT pgqueue_sweep()")
+    assert followers(session) == []
+    complete(session, [second])
+    assert followers(session) == ["done"]
+
+
+def test_a_batch_that_an_open_transaction_ends_refuses_a_member(
+    session: Session, transactions: list[Session]
+) -> None:
+    batch = open_batch(session, 1)
+    last, adder, _ = transactions
+    complete(last, take(session, 1))
+    assert one(adder, "SELECT pgqueue_batch_enter(%s)", batch)["sqlstate"] == "PGQ06"
+    assert one(adder, "SELECT pgqueue_batch_enter(-1)")["sqlstate"] == "PGQ07"
+    last.rollback()
+    assert one(adder, "SELECT pgqueue_batch_enter(%s)", batch) is None
+
+
+def test_settlements_of_two_batches_in_opposite_order_both_commit(
+    session: Session, transactions: list[Session]
+) -> None:
+    """Each holds the last member of a batch, and waits for the other one's: no deadlock, and both batches end."""
+    open_batch(session, 2)
+    open_batch(session, 2)
+    taken = take(session, 4)
+    left, right, _ = transactions
+    complete(left, [taken[0]])
+    complete(right, [taken[2]])
+
+    def cross() -> None:
+        complete(left, [taken[3]])
+        left.commit()
+
+    with in_background(cross):
+        complete(right, [taken[1]])
+        right.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert followers(session) == ["done", "done"]
 
 
 @pytest.mark.parametrize("size", [1, 3])

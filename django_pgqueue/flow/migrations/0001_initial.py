@@ -59,11 +59,15 @@ class Migration(migrations.Migration):
         InstallTables(
             "batch",
             1,
-            drop=["TABLE pgqueue_batch, pgqueue_batch_member, pgqueue_batch_lost, pgqueue_batch_added"],
+            drop=[
+                "TABLE pgqueue_batch, pgqueue_batch_member, pgqueue_batch_lost, pgqueue_batch_added, "
+                "pgqueue_batch_unsure"
+            ],
         ),
         InstallFunction("pgqueue_batch_check", 1),
         InstallFunction("pgqueue_batch_counts", 1),
         InstallFunction("pgqueue_batch_enter", 1),
+        InstallFunction("pgqueue_batch_erase", 1),
         InstallFunction("pgqueue_batch_finish", 1),
         InstallFunction("pgqueue_batch_has_untouched", 1),
         InstallFunction("pgqueue_batch_join", 1),
@@ -74,6 +78,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_batch_prune", 1),
         InstallFunction("pgqueue_batch_seal", 1),
         InstallFunction("pgqueue_batch_settle", 1),
+        InstallFunction("pgqueue_batch_sweep", 1),
         InstallFunction("pgqueue_flow_settled", 1),
         migrations.RunPython(mark, unmark),
     ]

@@ -1,9 +1,11 @@
 -- Adds members to a batch that is not over.
--- Locks: the batch, FOR KEY SHARE, so that it cannot end before this transaction.
+-- Locks: the batch, FOR KEY SHARE, so that it cannot end before this transaction. It waits for
+-- two seconds at most.
 -- Errors: PGQ07 the batch is over, or does not exist.
 CREATE FUNCTION pgqueue_batch_join(p_id bigint, p_members bigint[])
 RETURNS void
 LANGUAGE plpgsql
+SET lock_timeout = 2000
 AS $$
 DECLARE
     v_sealed_at timestamptz;

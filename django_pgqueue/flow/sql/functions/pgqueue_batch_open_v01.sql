@@ -12,7 +12,8 @@ DECLARE
     v_parent bigint := nullif(current_setting('pgqueue.batch', true), '')::bigint;
     v_id bigint;
 BEGIN
-    INSERT INTO pgqueue_batch (parent_id, on_done, on_dead) VALUES (v_parent, p_on_done, p_on_dead) RETURNING id INTO v_id;
+    INSERT INTO pgqueue_batch (parent_id, on_done, on_dead) VALUES (v_parent, p_on_done, p_on_dead)
+    RETURNING id INTO v_id;
     IF v_parent IS NOT NULL THEN
         PERFORM pgqueue_batch_join(v_parent, ARRAY[-v_id]);
     END IF;

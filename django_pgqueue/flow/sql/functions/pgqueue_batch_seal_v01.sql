@@ -17,7 +17,8 @@ BEGIN
     RETURNING b.parent_id INTO v_parent;
     IF FOUND THEN
         PERFORM set_config('pgqueue.batch', coalesce(v_parent::text, ''), true);
-        PERFORM pgqueue_batch_look(p_id);
+        -- No other transaction sees the batch yet, so there is nothing to wait for.
+        PERFORM pgqueue_batch_finish(p_id);
     END IF;
 END;
 $$;

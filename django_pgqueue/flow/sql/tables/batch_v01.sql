@@ -2,7 +2,7 @@
 
 -- A row is a batch. It is open until sealed_at, and over from finished_at on.
 -- parent_id    the batch in whose block it was opened; its own id, negative, is a member of that one
--- on_done, on_dead  the message that follows when every member was completed, or when one was not; NULL: none
+-- on_done, on_dead  the message that follows when every member was completed, or when one was not; NULL: none, or over
 -- total        members at the seal; those that members have added are in pgqueue_batch_added
 -- callback_id  the message that followed; refusal: why it could not be enqueued
 CREATE TABLE pgqueue_batch (
@@ -17,6 +17,8 @@ CREATE TABLE pgqueue_batch (
     callback_id bigint,
     refusal jsonb
 );
+
+CREATE INDEX pgqueue_batch_over ON pgqueue_batch (finished_at) WHERE finished_at IS NOT NULL;
 
 -- A row is an outstanding member: the id of a message, or the negative id of a nested batch. It is written with the
 -- message, and deleted by the statement that settles it; it is never updated or locked, see pgqueue_batch_passes.
@@ -43,3 +45,11 @@ CREATE TABLE pgqueue_batch_added (
 -- Without a key, a publication of the table would refuse its deletions.
 ALTER TABLE pgqueue_batch_added REPLICA IDENTITY FULL;
 CREATE INDEX pgqueue_batch_added_batch ON pgqueue_batch_added (batch_id);
+
+-- A row is a settlement that could not tell whether it was the last one of its batch. The next sweep looks again.
+CREATE TABLE pgqueue_batch_unsure (
+    batch_id bigint NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+ALTER TABLE pgqueue_batch_unsure REPLICA IDENTITY FULL;
+CREATE INDEX pgqueue_batch_unsure_batch ON pgqueue_batch_unsure (batch_id);
