@@ -151,7 +151,7 @@ class Story:
             [(refused,)] = self.call("*", "batch_open(%s)", follower.replace("true", "false").replace('"default"', '"no"'))
             self.call("*", "batch_seal(%s)", refused)
         yield self.call("total, outstanding, lost", "batch_counts(ARRAY[%s::bigint])", batch)
-        yield self.call("id", "batch_check()")
+        yield self.call("problem", "batch_check()")
 
     def stream(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")
