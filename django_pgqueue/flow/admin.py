@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
-from django.db import models
-from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -30,7 +27,13 @@ FROM (
 LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
 ORDER BY o.member_id DESC
 """
-BY_STATE = f"SELECT o.status, count(*) FROM ({OUTSTANDING}) AS o GROUP BY o.status ORDER BY o.status"
+BY_STATE = """
+SELECT m.status, count(*)
+FROM (SELECT b.member_id FROM pgqueue_batch_member AS b WHERE b.batch_id = %s LIMIT %s) AS o
+LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
+GROUP BY m.status
+ORDER BY m.status
+"""
 LOST = """
 SELECT l.member_id, l.outcome FROM pgqueue_batch_lost AS l WHERE l.batch_id = %s ORDER BY l.member_id DESC LIMIT %s
 """
@@ -57,9 +60,6 @@ class BatchAdmin(ReadOnlyAdmin):
     fields = ["id", "state", "outer", "counts", "outstanding", "lost", "followed", "opened_at", "finished_at"]
 
     members = column(_("members in its block"), lambda batch: rendering.number(f"{batch.total:,}"))
-
-    def get_readonly_fields(self, request: HttpRequest, obj: models.Model | None = None) -> Iterable[Any]:
-        return self.fields
 
     @admin.display(description=_("state"))
     def state(self, batch: BatchRecord) -> str:
@@ -106,7 +106,10 @@ class BatchAdmin(ReadOnlyAdmin):
         return rendering.table([_("member"), _("outcome")], rows) if rows else self.or_dash(None)
 
     def link_to_member(self, member: int, model: str) -> str:
-        """Return a link to a member. ``member``: the id of a message, which is in ``model``, or minus that of a batch."""
+        """Return a link to a member.
+
+        ``member``: the id of a message, which is in ``model``, or minus that of a batch.
+        """
         if member < 0:
             return self.link(_("batch %d") % -member, "batchrecord_change", -member)
         return self.link(member, f"pgqueue_{model}_change", member) if model else str(member)

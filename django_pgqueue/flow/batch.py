@@ -52,8 +52,10 @@ class Batch:
     ``on_done``: the message that follows when all members were completed: a handler, or a NewMessage for more options;
     ``on_dead``: when a member was dead-lettered, cancelled, dropped, purged or erased. None: nothing follows.
     ``payload``: of a follower that is given as a handler. Followers have the id of the batch in their header ``batch``.
-    ``using``: database alias; default: the queue's. Raises ImproperlyConfigured if the app is not in INSTALLED_APPS, and
-    InvalidMessage for a follower that no batch may have.
+    ``using``: database alias; default: the queue's.
+
+    Raises ImproperlyConfigured if the app is not in INSTALLED_APPS, and InvalidMessage for a follower that no batch may
+    have.
 
     The block is a transaction, or a savepoint of the caller's: if it raises, nothing is left of the batch.
     """
@@ -69,7 +71,7 @@ class Batch:
         using: str | None = None,
     ) -> None:
         if not apps.is_installed(APP):
-            raise ImproperlyConfigured(f'Batches need their app: add "{APP}" to INSTALLED_APPS and run manage.py migrate.')
+            raise ImproperlyConfigured(f'Batches need an app: add "{APP}" to INSTALLED_APPS and run manage.py migrate.')
         self.using = alias(using)
         self.followers = [as_request(follower, payload, self.using) for follower in (on_done, on_dead)]
         self.block = transaction.atomic(using=self.using)

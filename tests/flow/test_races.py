@@ -232,9 +232,7 @@ def test_the_one_before_stays_open_and_rolls_back(session: Session, transactions
     assert followers(session) == ["done"]
 
 
-def test_a_batch_that_an_open_transaction_ends_refuses_a_member(
-    session: Session, transactions: list[Session]
-) -> None:
+def test_a_batch_that_an_open_transaction_ends_refuses_a_member(session: Session, transactions: list[Session]) -> None:
     batch = open_batch(session, 1)
     last, adder, _ = transactions
     complete(last, take(session, 1))

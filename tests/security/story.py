@@ -148,7 +148,8 @@ class Story:
         with self.session.transaction():
             yield self.call("*", "batch_enter(%s)", batch)
         with self.session.transaction():
-            [(refused,)] = self.call("*", "batch_open(%s)", follower.replace("true", "false").replace('"default"', '"no"'))
+            nowhere = follower.replace("true", "false").replace('"default"', '"no"')
+            [(refused,)] = self.call("*", "batch_open(%s)", nowhere)
             self.call("*", "batch_seal(%s)", refused)
         yield self.call("total, outstanding, lost", "batch_counts(ARRAY[%s::bigint])", batch)
         yield self.call("problem", "batch_check()")

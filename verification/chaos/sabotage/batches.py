@@ -18,6 +18,9 @@ DEFECTS = (
     ),
     defect(
         "a batch does not look for its other members", "batch_finish", f"AND NOT {LEFT}", "", "I26",
-        also=(("batch_look", f"IF {LEFT} THEN", "IF false THEN"), ("batch_look", "pgqueue_batch_passes(p_id)", "false")),
+        also=(
+            ("batch_look", f"IF {LEFT} THEN", "IF false THEN"),
+            ("batch_look", "pgqueue_batch_passes(p_id)", "false"),
+        ),
     ),
 )  # fmt: skip
