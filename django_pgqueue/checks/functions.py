@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.apps import apps
-from django.db import connections
+from django.db import connections, router
 
-from django_pgqueue.checks.migrated import migrated_apps
-from django_pgqueue.checks.rules import CRITICAL, Limits, Row, Rule
+from django_pgqueue.checks.migrated import NAMES, find_app_problem, migrated_apps
+from django_pgqueue.checks.rules import CRITICAL, WARNING, Limits, Row, Rule
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
+from django_pgqueue.sql.files import FLOW
 from django_pgqueue.sql.operations import install
 
 INSTALLED = """
@@ -52,6 +53,14 @@ def changed_functions(using: str, limits: Limits) -> Iterator[Row]:
             yield row | {"code": "pgqueue.E012"}
         elif is_public or is_definer != wanted or (wanted and not search_path):
             yield row | {"code": "pgqueue.E018"}
+
+
+def unmigrated_flow(using: str, limits: Limits) -> Iterator[Row]:
+    """Yield the app of batches if it is installed and not migrated. A router may keep it out of the database."""
+    if apps.is_installed(NAMES[FLOW]) and router.allow_migrate(using, FLOW):
+        problem = find_app_problem(using, FLOW)
+        if problem is not None:
+            yield {"problem": problem.problem, "action": problem.action}
 
 
 def expected_triggers() -> dict[tuple[str, str], tuple[str, str, str]]:
@@ -115,6 +124,10 @@ FUNCTIONS = (
         "Trigger {name} of table {table} is disabled in database {database!r}: messages or changed limits are not "
         "noticed.",
         "Enable it: manage.py pgtrigger enable {target:raw}"),
+    # A warning, because an error would keep migrate from running.
+    Rule("pgqueue.W029", WARNING, unmigrated_flow, "",
+        "No batch can be opened in database {database!r}: {problem:raw}",
+        "{action:raw}"),
 )
 # fmt: on
 

@@ -12,10 +12,9 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.files import FOLDERS, PIPELINE, QUEUE
+from django_pgqueue.sql.files import FLOW, FOLDERS, PIPELINE, QUEUE
 
-NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline"}
-INSTALL_PIPELINE = f'Add "{NAMES[PIPELINE]}" to INSTALLED_APPS and run manage.py migrate.'
+NAMES = {QUEUE: "django_pgqueue", PIPELINE: "django_pgqueue.pipeline", FLOW: "django_pgqueue.flow"}
 # This role may lack the right to read the recorded migrations; the last two columns are then the only evidence.
 LOOK = """
 SELECT to_regclass('django_migrations') IS NOT NULL,
@@ -23,6 +22,14 @@ SELECT to_regclass('django_migrations') IS NOT NULL,
     to_regclass('pgqueue_message') IS NOT NULL,
     to_regproc('pgqueue_dequeue') IS NOT NULL
 """
+
+
+def install_text(app: str) -> str:
+    """Return the sentence that says to install an optional app. ``app``: its label."""
+    return f'Add "{NAMES[app]}" to INSTALLED_APPS and run manage.py migrate.'
+
+
+INSTALL_PIPELINE = install_text(PIPELINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +79,16 @@ def find_schema_problem(database: str) -> SchemaProblem | None:
     return None
 
 
-def find_pipeline_problem(database: str) -> SchemaProblem | None:
-    """Return why the pipeline cannot work with the database, which has the queue, or None if it can.
+def find_app_problem(database: str, app: str) -> SchemaProblem | None:
+    """Return why an optional app cannot work with the database, which has the queue, or None if it can.
 
-    Raises the database's error when it does not answer.
+    ``app``: its label. Raises the database's error when it does not answer.
     """
-    if not apps.is_installed(NAMES[PIPELINE]):
-        return SchemaProblem(f"The app {NAMES[PIPELINE]!r} is not installed.", INSTALL_PIPELINE)
-    known = known_migrations(PIPELINE) or set()
-    missing = known - applied_migrations(database, PIPELINE)
-    return missing_migrations(database, NAMES[PIPELINE], missing, known) if missing else None
+    if not apps.is_installed(NAMES[app]):
+        return SchemaProblem(f"The app {NAMES[app]!r} is not installed.", install_text(app))
+    known = known_migrations(app) or set()
+    missing = known - applied_migrations(database, app)
+    return missing_migrations(database, NAMES[app], missing, known) if missing else None
 
 
 def missing_migrations(database: str, whose: str, missing: set[str], known: set[str]) -> SchemaProblem:

@@ -9,7 +9,7 @@ from django_pgqueue.checks.rules import WARNING, Limits, Row, Rule
 from django_pgqueue.sql import grants
 from django_pgqueue.sql.call import call
 from django_pgqueue.sql.grants import MissingRight
-from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.optional import find_optional
 from django_pgqueue.sql.roles import PRODUCER, READER, ClientKind, client_kinds
 
 # The rights that a text names; the command of the hint lists all.
@@ -54,7 +54,7 @@ def claimed_kinds(database: str) -> list[ClientKind]:
 
     A producer and a reader have no such function; the role is one of them if it is nothing else.
     """
-    kinds = client_kinds(pipeline=has_pipeline(database))
+    kinds = client_kinds(**find_optional(database)._asdict())
     places = Counter(verb for kind in kinds.values() for verb in set(kind.verbs))
     runnable = {name for (name,) in call(database, RUNNABLE, (sorted(places),))}
     claimed = [kind for kind in kinds.values() if any(places[verb] == 1 for verb in runnable.intersection(kind.verbs))]

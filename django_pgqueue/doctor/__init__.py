@@ -10,7 +10,7 @@ from django.conf import settings as django_settings
 from django.db import DatabaseError, router
 
 from django_pgqueue.checks.functions import FUNCTIONS
-from django_pgqueue.checks.migrated import NAMES, find_pipeline_problem, find_schema_problem, is_migrated
+from django_pgqueue.checks.migrated import NAMES, find_app_problem, find_schema_problem, is_migrated
 from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Finding, Limits, Rule, Severity, apply
 from django_pgqueue.checks.server import SERVER, TABLES
 from django_pgqueue.doctor.indexes import INDEXES
@@ -18,7 +18,7 @@ from django_pgqueue.doctor.queues import BREAKERS, LOST_CHANNELS, SHARED_LIMITS,
 from django_pgqueue.doctor.server import CLOCK, HORIZON, NOTIFY, STORAGE, VACUUM
 from django_pgqueue.doctor.upkeep import ARCHIVE, COUNTERS, DEAD_LETTERS, HOUSEKEEPING, LAKES
 from django_pgqueue.sql.call import alias, bounded_read, primary
-from django_pgqueue.sql.files import PIPELINE
+from django_pgqueue.sql.files import FLOW, PIPELINE
 
 __all__ = ["CODES", "EXAMINATIONS", "Finding", "Limits", "Report", "Severity", "examination_of", "examine"]
 
@@ -129,8 +129,10 @@ def drift(using: str, limits: Limits) -> Iterator[Finding]:
             "migrated it.",
             "Upgrade this package on the hosts that have an older release.",
         )
-    # A router may keep the pipeline out of this database.
-    elif apps.is_installed(NAMES[PIPELINE]) and router.allow_migrate(using, PIPELINE):
-        problem = find_pipeline_problem(using)
-        if problem is not None:
-            yield Finding("not_migrated", WARNING, problem.problem, problem.action)
+    else:
+        for app in (PIPELINE, FLOW):
+            # A router may keep the app out of this database.
+            if apps.is_installed(NAMES[app]) and router.allow_migrate(using, app):
+                problem = find_app_problem(using, app)
+                if problem is not None:
+                    yield Finding("not_migrated", WARNING, problem.problem, problem.action)

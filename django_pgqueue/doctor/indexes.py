@@ -12,8 +12,8 @@ from django.db import connections, models
 from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Limits, Row, Rule
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.files import PIPELINE, QUEUE
-from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.files import FLOW, PIPELINE, QUEUE
+from django_pgqueue.sql.optional import find_optional
 
 # An index that is built or dropped CONCURRENTLY is invalid until that is done. A role without the right to see the
 # progress of other sessions still sees their locks: a build locks the table, a rebuild or a drop the index itself.
@@ -60,7 +60,8 @@ def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
     keys."""
     editor = connections[using].schema_editor()
     found: dict[str, ExpectedIndex] = {}
-    labels = [QUEUE, PIPELINE] if has_pipeline(using) else [QUEUE]
+    optional = find_optional(using)
+    labels = [QUEUE, *([PIPELINE] if optional.pipeline else []), *([FLOW] if optional.flow else [])]
     for model in (model for model in apps.get_models() if model._meta.app_label in labels):
         table = model._meta.db_table
         if model._meta.managed:

@@ -187,6 +187,7 @@ class Migration(migrations.Migration):
                 ('waits_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that it waits for. -1: it waits for a message of its order key.', null=True)),
                 ('promoted_for', models.BigIntegerField(editable=False, help_text='The id of the shared limit that had room when it was made ready. -1: its limit was locked at the last look.', null=True)),
                 ('promoted_at', models.DateTimeField(editable=False, help_text='When it was made ready for a shared limit.', null=True)),
+                ('flow', models.BigIntegerField(editable=False, help_text='The id of its batch (django_pgqueue.flow), which hears how it ended.', null=True)),
                 ('state', models.JSONField(blank=True, help_text='JSON that the last deferral saved.', null=True)),
                 ('errors', models.JSONField(blank=True, editable=False, null=True)),
                 ('created_at', models.DateTimeField(db_default=django_pgqueue.models.expressions.ClockTimestamp(), editable=False)),

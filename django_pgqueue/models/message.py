@@ -76,6 +76,9 @@ class Message(models.Model):
         ),
     )
     promoted_at = Moment(null=True, editable=False, help_text=_("When it was made ready for a shared limit."))
+    flow = models.BigIntegerField(
+        null=True, editable=False, help_text=_("The id of its batch (django_pgqueue.flow), which hears how it ended.")
+    )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)
     created_at = Moment(db_default=ClockTimestamp(), editable=False)

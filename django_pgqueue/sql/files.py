@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-QUEUE, PIPELINE = "pgqueue", "pgqueue_pipeline"
+QUEUE, PIPELINE, FLOW = "pgqueue", "pgqueue_pipeline", "pgqueue_flow"
 PACKAGE = Path(__file__).parents[1]
-# The folders by the label of the app. File names are unique over both, so a name is enough to find a file.
-FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql"}
+# The folders by the label of the app. File names are unique over all, so a name is enough to find a file.
+FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql", FLOW: PACKAGE / "flow" / "sql"}
 
 
 def find_file(kind: str, name: str, version: int) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.optional import find_optional
 
 IS_FLUSHED = """
 SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqueue_message)
@@ -40,6 +40,14 @@ WITH ingests AS (DELETE FROM pgqueue_ingest),
     claims AS (DELETE FROM pgqueue_stream_claim)
 SELECT 1
 """
+EMPTY_FLOW = """
+WITH batches AS (DELETE FROM pgqueue_batch),
+    members AS (DELETE FROM pgqueue_batch_member),
+    lost AS (DELETE FROM pgqueue_batch_lost),
+    added AS (DELETE FROM pgqueue_batch_added),
+    unsure AS (DELETE FROM pgqueue_batch_unsure)
+SELECT 1
+"""
 
 
 def empty_rest(using: str) -> bool:
@@ -50,6 +58,9 @@ def empty_rest(using: str) -> bool:
     flushed = bool(call(using, IS_FLUSHED)[0][0])
     if flushed:
         call(using, EMPTY)
-        if has_pipeline(using):
+        optional = find_optional(using)
+        if optional.pipeline:
             call(using, EMPTY_PIPELINE)
+        if optional.flow:
+            call(using, EMPTY_FLOW)
     return flushed

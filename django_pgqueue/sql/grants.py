@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django_pgqueue.sql import roles
 from django_pgqueue.sql.call import call
-from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.optional import find_optional
 from django_pgqueue.sql.roles import READ, ClientKind, TableRight
 
 PLACE = """
@@ -137,7 +137,7 @@ def surplus_rights(kind: ClientKind, role: str, using: str) -> Iterator[str]:
     A role that has them can forge leases.
     """
     needed = {(right.privilege, right.table) for right in kind.rights if not right.columns}
-    there = roles.queue_tables(pipeline=has_pipeline(using))
+    there = roles.queue_tables(**find_optional(using)._asdict())
     asked = [TableRight(word, table, "") for table in there for word in WRITES if (word, table) not in needed]
     for right, found in zip(asked, held_rights(role, asked, using), strict=True):
         if found:

@@ -37,6 +37,9 @@ PIPELINE_TABLES = (
     "lake", "queue_metric", "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
 )  # fmt: skip
 
+# Tables of the optional app django_pgqueue.flow.
+FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure")
+
 
 @dataclass(frozen=True, slots=True)
 class TableRight:
@@ -144,26 +147,35 @@ PIPELINE = ClientKind(
     ),
 )  # fmt: skip
 KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
+# What the app of batches adds to each kind.
+FLOW_LOOKS = tuple(TableRight(READ, table, "look at batches") for table in FLOW_TABLES)
+FLOW = {
+    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts"), ()),
+    WORKER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts"), ()),
+    **{kind.name: (("batch_counts", "batch_check"), FLOW_LOOKS) for kind in (OPERATOR, READER, PIPELINE)},
+}
 
 
-def client_kinds(*, pipeline: bool) -> dict[str, ClientKind]:
-    """Return the kinds of clients by name. ``pipeline``: the database has the tables and functions of the pipeline.
+def client_kinds(*, pipeline: bool, flow: bool) -> dict[str, ClientKind]:
+    """Return the kinds of clients by name.
 
-    Without it there is no kind of that name, and no other kind may use these tables.
+    ``pipeline``, ``flow``: the database has the tables and functions of that app. Without the pipeline there is no kind
+    of that name, and without an app no kind may use its tables.
     """
-    if not pipeline:
-        return {kind.name: kind for kind in KINDS if kind is not PIPELINE}
-    added = {
-        READER.name: ClientKind(READER.name, READER.verbs, (*READER.rights, *LOOKS)),
-        OPERATOR.name: ClientKind(
-            OPERATOR.name,
-            (*OPERATOR.verbs, "stream_release"),
-            (*OPERATOR.rights, *LOOKS, TableRight("DELETE", "lake", "give up a lake")),
-        ),
-    }
-    return {kind.name: added.get(kind.name, kind) for kind in KINDS}
+    kinds = {kind.name: kind for kind in KINDS if pipeline or kind is not PIPELINE}
+    if pipeline:
+        kinds[READER.name] = added(READER, (), LOOKS)
+        kinds[OPERATOR.name] = added(
+            OPERATOR, ("stream_release",), (*LOOKS, TableRight("DELETE", "lake", "give up a lake"))
+        )
+    return {name: added(kind, *FLOW[name]) for name, kind in kinds.items()} if flow else kinds
 
 
-def queue_tables(*, pipeline: bool) -> tuple[str, ...]:
-    """Return the tables of the queue, without ``pgqueue_``. ``pipeline``: include those of the pipeline."""
-    return (*TABLES, *PIPELINE_TABLES) if pipeline else TABLES
+def added(kind: ClientKind, verbs: tuple[str, ...], rights: tuple[TableRight, ...]) -> ClientKind:
+    """Return the kind of client with more rights."""
+    return ClientKind(kind.name, (*kind.verbs, *verbs), (*kind.rights, *rights))
+
+
+def queue_tables(*, pipeline: bool, flow: bool) -> tuple[str, ...]:
+    """Return the tables of the queue, without ``pgqueue_``. ``pipeline``, ``flow``: include those of that app."""
+    return (*TABLES, *(PIPELINE_TABLES if pipeline else ()), *(FLOW_TABLES if flow else ()))

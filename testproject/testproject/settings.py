@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "pgtrigger",
     "django_pgqueue",
     "django_pgqueue.pipeline",
+    "django_pgqueue.flow",
     "flights",
 ]
 

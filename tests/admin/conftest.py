@@ -21,7 +21,7 @@ from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, S
 from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
-APPS = ("pgqueue", "pgqueue_pipeline")
+APPS = ("pgqueue", "pgqueue_pipeline", "pgqueue_flow")
 OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
 MODELS = (
     "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", "sharedlimit", *OF_PIPELINE,
@@ -70,7 +70,8 @@ def page(admin_client: Client) -> Callable[..., str]:
 
 def address(model: str, pk: object = None) -> str:
     """`address("channel")`, `address("lake", "nightly")`: the list of a model, or the page of one object."""
-    page = f"admin:{'pgqueue_pipeline' if model in OF_PIPELINE else 'pgqueue'}_{model}"
+    app = "pgqueue_pipeline" if model in OF_PIPELINE else "pgqueue_flow" if model == "batchrecord" else "pgqueue"
+    page = f"admin:{app}_{model}"
     return reverse(f"{page}_change", args=[pk]) if pk else reverse(f"{page}_changelist")
 
 

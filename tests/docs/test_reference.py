@@ -21,7 +21,7 @@ from django_pgqueue.management.commands import pgqueue  # noqa: F401  (it regist
 from django_pgqueue.models import DeadLetter
 from django_pgqueue.spark.cli import COMMANDS as PIPELINE
 from django_pgqueue.sql import files
-from django_pgqueue.sql.roles import KINDS
+from django_pgqueue.sql.roles import client_kinds
 from tests.support.markdown import DOCS, blocks, page, section
 from tests.support.paths import REPOSITORY
 
@@ -38,6 +38,7 @@ TABLES = [
     "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
     "unique_key",
+    "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure",
 ]  # fmt: skip
 
 # An explanation begins with its code: a word after SELECT, or either word of a CASE.
@@ -52,7 +53,7 @@ def test_the_functions_that_roles_may_run_are_there_with_their_signatures() -> N
     """The others are internal: the header of its file describes each of them."""
     path = DOCS / "reference" / "sql-functions.md"
     on_page = {in_one_line(block.text) for block in blocks(path) if "signature" in block.words}
-    granted = {f"pgqueue_{verb}" for kind in KINDS for verb in kind.verbs}
+    granted = {f"pgqueue_{verb}" for kind in client_kinds(pipeline=True, flow=True).values() for verb in kind.verbs}
     newest = files.latest_functions()
     real = {}
     for function in granted:

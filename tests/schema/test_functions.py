@@ -52,7 +52,7 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
         code = GUARDED.sub("", code)
         named = set(re.findall(r"\bpgqueue_\w+", code)) & (of_pipeline | tables)
         assert not named, (path.name, named)
-        asked |= guarded
+        asked |= guarded & of_pipeline
     assert asked == {
         "pgqueue_erase_pipeline",
         "pgqueue_exported_xid",
@@ -60,6 +60,20 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
         "pgqueue_is_streamed",
         "pgqueue_record_lost",
     }
+
+
+def test_the_queue_asks_for_batches_only_where_they_are_installed() -> None:
+    """By functions; only a message that has a flow is told about without a guard."""
+    of_flow = set(files.latest_functions([files.FLOW])) | {f"pgqueue_{table}" for table in roles.FLOW_TABLES}
+    asked = set()
+    for path in files.file_paths("functions", [files.QUEUE]):
+        code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
+        guarded = set(re.findall(r"to_regproc\('(\w+)'\) IS NOT NULL THEN \w+ := \1\(", code))
+        told = r"flows? IS NOT NULL THEN PERFORM pgqueue_flow_settled\("
+        code = re.sub(told, "", re.sub(r"to_regproc\('(\w+)'\) IS NOT NULL THEN \w+ := \1\(", "", code))
+        assert not set(re.findall(r"\bpgqueue_\w+", code)) & of_flow, path.name
+        asked |= guarded & of_flow
+    assert asked == {"pgqueue_batch_sweep", "pgqueue_batch_prune", "pgqueue_batch_erase"}
 
 
 def test_versions_have_no_gaps() -> None:
@@ -98,12 +112,18 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
 
 
 def test_locks_are_taken_as_the_lock_order_says() -> None:
-    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel."""
+    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel, and the last members of a batch."""
     for path in FILES:
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
         waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
-        assert waiting == (["FOR UPDATE"] if path.stem.startswith("pgqueue_lock_size_v") else []), path.name
-        assert not re.search(r"pg_advisory_(xact_)?lock|LOCK TABLE", code), path.name
+        waits = path.stem.startswith(("pgqueue_lock_size_v", "pgqueue_batch_look_v"))
+        assert waiting == (["FOR UPDATE"] if waits else []), path.name
+        advisory = (
+            ["pg_advisory_xact_lock"]
+            if path.stem.startswith(("pgqueue_batch_look_v", "pgqueue_batch_passes_v"))
+            else []
+        )
+        assert re.findall(r"pg_advisory_xact_lock|pg_advisory_lock|LOCK TABLE", code) == advisory, path.name
 
 
 def test_no_function_sleeps() -> None:

@@ -37,6 +37,7 @@ class Story:
         yield from self.configure()
         yield from self.settle()
         yield from self.operate()
+        yield from self.flow()
         yield from self.stream()
 
     def configure(self) -> Iterator[Any]:
@@ -137,6 +138,21 @@ class Story:
         self.call("*", "prune()")
         self.call("*", "prune_queues()")
         yield self.call("*", "lake_exported('lake', '/lake', 7, '{}')")
+
+    def flow(self) -> Iterator[Any]:
+        follower = '{"handler": "after", "channel": "default", "queue": "default", "create_channel": true}'
+        with self.session.transaction():
+            [(batch,)] = self.call("*", "batch_open(%s)", follower)
+            self.session.execute(PLAIN)
+            yield self.call("*", "batch_seal(%s)", batch)
+        with self.session.transaction():
+            yield self.call("*", "batch_enter(%s)", batch)
+        with self.session.transaction():
+            nowhere = follower.replace("true", "false").replace('"default"', '"no"')
+            [(refused,)] = self.call("*", "batch_open(%s)", nowhere)
+            self.call("*", "batch_seal(%s)", refused)
+        yield self.call("total, outstanding, lost", "batch_counts(ARRAY[%s::bigint])", batch)
+        yield self.call("problem", "batch_check()")
 
     def stream(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")

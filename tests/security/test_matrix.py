@@ -96,6 +96,11 @@ VERBS = """
     stream_claim        .        .       .         .       x
     stream_extend       .        .       .         .       x
     stream_release      .        .       x         .       x
+    batch_open          x        x       .         .       .
+    batch_seal          x        x       .         .       .
+    batch_enter         x        x       .         .       .
+    batch_counts        x        x       x         x       x
+    batch_check         .        .       x         x       x
 """
 # S I U D: the whole table; i u s: some columns, those of COLUMNS.
 TABLES = """
@@ -140,6 +145,11 @@ TABLES = """
     activity            .          .       S         S       S
     backlog             .          .       S         S       S
     measurement         .          .       S         S       S
+    batch               .          .       S         S       S
+    batch_member        .          .       S         S       S
+    batch_lost          .          .       S         S       S
+    batch_added         .          .       S         S       S
+    batch_unsure        .          .       S         S       S
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "

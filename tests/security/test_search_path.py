@@ -27,6 +27,7 @@ TRIGGERS = {
     "pgqueue_dead_letter_added",
     "pgqueue_queue_changed",
     "pgqueue_limit_changed",
+    "pgqueue_batch_joined",
 }
 # One names nothing that could belong to another role. The others run inside functions whose path is fixed: no role may
 # insert a dead letter or update a shared limit by itself.

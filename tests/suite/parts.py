@@ -15,8 +15,8 @@ from verification.compatibility.plan import PYTHONS
 MAIN, SLOW = "test", "slow"
 # The tests whose coverage is counted, and held against the floor in pyproject.toml.
 COUNTED = (
-    "tests/commands", "tests/contrib", "tests/doctor", "tests/lifecycle", "tests/maintenance", "tests/schema",
-    "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handler_functions.py",
+    "tests/commands", "tests/contrib", "tests/doctor", "tests/flow", "tests/lifecycle", "tests/maintenance",
+    "tests/schema", "tests/tasks", "tests/test_backoff.py", "tests/test_delivery.py", "tests/test_handler_functions.py",
     "tests/test_handlers.py", "tests/test_outcomes.py", "tests/test_package.py", "tests/test_redaction.py",
     "tests/test_timetable.py", "tests/testing",
 )  # fmt: skip
@@ -28,9 +28,9 @@ QUICK = (
     "tests/worker/test_atomic_batch.py", "tests/worker/test_outcomes.py", "tests/worker/test_shutdown.py",
 )  # fmt: skip
 # The tests that another version of PostgreSQL may answer in another way.
-SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency")
+SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency", "tests/flow")
 # What decides about the queue's own rules, and so about its parts of the rest.
-ENGINE = ("django_pgqueue/sql/", "django_pgqueue/migrations/")
+ENGINE = ("django_pgqueue/sql/", "django_pgqueue/migrations/", "django_pgqueue/flow/")
 # What workers in other languages call.
 CONTRACT = tuple(
     f"django_pgqueue/sql/functions/pgqueue_{verb}_v01.sql"
@@ -133,7 +133,12 @@ REST = (
             "verification/chaos/test_sabotage.py",
             "verification/model_based/test_sabotage.py",
         ),
-        guards=("django_pgqueue/sql/functions/", "verification/chaos/", "verification/model_based/"),
+        guards=(
+            "django_pgqueue/sql/functions/",
+            "django_pgqueue/flow/sql/functions/",
+            "verification/chaos/",
+            "verification/model_based/",
+        ),
         seconds=240,
     ),
     Part(

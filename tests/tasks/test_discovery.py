@@ -176,7 +176,7 @@ def test_manage_check_asks_the_backend() -> None:
 
 def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
     registry.forget_task("tests.tasks.defined.add")
-    ours = ("django_pgqueue", "django_pgqueue.pipeline", "flights")
+    ours = ("django_pgqueue", "django_pgqueue.pipeline", "django_pgqueue.flow", "flights")
     with override_settings(INSTALLED_APPS=[name for name in apps_now() if name not in ours]):
         assert checked() == ["pgqueue.E019"]
         with pytest.raises(ImproperlyConfigured, match="INSTALLED_APPS"):

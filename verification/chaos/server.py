@@ -54,6 +54,7 @@ class Server:
         with self.connect() as session:
             session.execute(f"CREATE DATABASE {TEMPLATE}")
         self.manage(TEMPLATE, "migrate", "pgqueue_pipeline", "--verbosity", "0")
+        self.manage(TEMPLATE, "migrate", "pgqueue_flow", "--verbosity", "0")
 
     def manage(self, database: str, *command: str) -> None:
         """Run a management command of the test project on a database."""

@@ -203,10 +203,16 @@ def limit_queue(session: psycopg.Connection[Any], limit: int) -> None:
     session.execute("UPDATE pgqueue_queue SET changed_at = changed_at - interval '11 minutes'")
 
 
+# A batch that a settlement has left to the sweep is over a moment later.
+DRAINED = """
+SELECT NOT EXISTS (SELECT FROM pgqueue_message) AND NOT EXISTS (SELECT FROM pgqueue_batch_unsure)
+"""
+
+
 def drained(session: psycopg.Connection[Any], within: float) -> bool:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
-        if session.execute("SELECT NOT EXISTS (SELECT FROM pgqueue_message)").fetchone() == (True,):
+        if session.execute(DRAINED).fetchone() == (True,):
             return True
         time.sleep(0.05)
     return False

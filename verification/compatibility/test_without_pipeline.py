@@ -1,4 +1,4 @@
-"""A project without the app of the pipeline installs none of it, and everything else works: see without_pipeline.py."""
+"""A project without the optional apps installs none of them, and everything else works: see without_pipeline.py."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Results = dict[str, Any]
 
 pytestmark = pytest.mark.django_db
 
-PIPELINE = "django_pgqueue.pipeline"
+PIPELINE, FLOW = "django_pgqueue.pipeline", "django_pgqueue.flow"
 INSTALL = f'Add "{PIPELINE}" to INSTALLED_APPS and run manage.py migrate.'
 
 
 @pytest.fixture(scope="module")
 def results(live_through: Callable[..., Results]) -> Results:
-    return live_through("without_pipeline", without=[PIPELINE], urls="testproject.urls")
+    return live_through("without_pipeline", without=[PIPELINE, FLOW], urls="testproject.urls")
 
 
 def test_none_of_its_tables_and_functions_is_there(results: Results) -> None:
@@ -28,6 +28,12 @@ def test_none_of_its_tables_and_functions_is_there(results: Results) -> None:
     assert set(results["relations"]) & (tables | {"pgqueue_dead_letter_xid"}) == set()
     assert set(results["functions"]) == set(files.latest_functions([files.QUEUE]))
     assert {f"pgqueue_{table}" for table in roles.TABLES} <= set(results["relations"])
+
+
+def test_batches_say_what_to_install(results: Results) -> None:
+    assert not set(results["relations"]) & {f"pgqueue_{table}" for table in roles.FLOW_TABLES}
+    assert "ImproperlyConfigured" in results["batch"]
+    assert f'add "{FLOW}" to INSTALLED_APPS and run manage.py migrate' in results["batch"]
 
 
 def test_nothing_is_missing_and_nothing_is_left(results: Results) -> None:

@@ -1,4 +1,4 @@
-"""The life of a project without the app of the pipeline, on an empty database; prints the results as JSON."""
+"""The life of a project without the optional apps, on an empty database; prints the results as JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import django
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection
 
@@ -27,6 +28,7 @@ def main() -> None:
     results: dict[str, Any] = {"relations": names(RELATIONS), "functions": names(FUNCTIONS)}
     results["checks"] = sorted({message.id for message in checks.run_checks(databases=["default"])} - THROWAWAY)
     results["no changes"] = not call_command("makemigrations", check_changes=True, dry_run=True, verbosity=0)
+    results["batch"] = batch()
     results["explained"] = explain()
     call_command("runqueueworker", drain=True, processes=0)
     results |= run_maintenance()
@@ -58,6 +60,17 @@ def said(*command: str) -> str:
     except SystemExit as end:
         return f"{output.getvalue()}exit {end.code}"
     return output.getvalue()
+
+
+def batch() -> str:
+    """Return the error of a program that opens a batch."""
+    from django_pgqueue.flow import Batch
+
+    try:
+        Batch()
+    except ImproperlyConfigured as error:
+        return repr(error)
+    return "opened"
 
 
 def explain() -> list[str]:

@@ -6,14 +6,15 @@ from django.core.management.base import CommandError
 from django.db import connections
 
 from django_pgqueue import codecs
-from django_pgqueue.checks.migrated import find_pipeline_problem
+from django_pgqueue.checks.migrated import find_app_problem
 from django_pgqueue.exceptions import CodecUnavailable
 from django_pgqueue.lifecycle.sealing import TABLES, count_leased, encode_anew
 from django_pgqueue.management.cli.options import option, positive
 from django_pgqueue.management.cli.verbs import VerbRun, verb
 from django_pgqueue.sql import grants
+from django_pgqueue.sql.files import PIPELINE
 from django_pgqueue.sql.grants import SchemaPlace
-from django_pgqueue.sql.pipeline import has_pipeline
+from django_pgqueue.sql.optional import find_optional
 from django_pgqueue.sql.roles import KINDS, ClientKind, client_kinds
 
 MOST_SHOWN = 10
@@ -30,9 +31,9 @@ def look(run: VerbRun) -> tuple[ClientKind, SchemaPlace, bool]:
         raise CommandError(f"The tables of the queue are not in the database {using!r}: run manage.py migrate.")
     if is_above is None:
         raise CommandError(f"There is no role {role!r}. Create it: CREATE ROLE {grants.quoted_identifier(role)} LOGIN")
-    wanted = client_kinds(pipeline=has_pipeline(using)).get(name)
+    wanted = client_kinds(**find_optional(using)._asdict()).get(name)
     if wanted is None:
-        problem = find_pipeline_problem(using)
+        problem = find_app_problem(using, PIPELINE)
         reason = f" {problem.problem} {problem.action}" if problem else ""
         raise CommandError(f"The tables of the pipeline are not in the database {using!r}.{reason}")
     return wanted, place, is_above

@@ -20,6 +20,8 @@ DECLARE
     v_events boolean;
     v_archives jsonb;
     v_keys pgqueue_order_note[];
+    v_flows bigint[];
+    v_members bigint[];
 BEGIN
     SELECT bool_or(q.events), jsonb_object_agg(q.name, q.archive) INTO v_events, v_archives
     FROM pgqueue_queue AS q
@@ -58,8 +60,9 @@ BEGIN
         jsonb_agg(jsonb_build_object('id', n.id, 'queue', n.queue, 'channel', n.channel, 'handler', n.handler,
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at,
             'started_at', n.started_at))
-            FILTER (WHERE n.archive = 'none')
-    INTO v_channels, v_keys, v_unarchived
+            FILTER (WHERE n.archive = 'none'),
+        array_agg(n.flow) FILTER (WHERE n.flow IS NOT NULL), array_agg(n.id) FILTER (WHERE n.flow IS NOT NULL)
+    INTO v_channels, v_keys, v_unarchived, v_flows, v_members
     FROM placed AS n;
     PERFORM pgqueue_record_departures(v_channels);
     IF v_keys IS NOT NULL THEN
@@ -70,6 +73,9 @@ BEGIN
     END IF;
     IF v_events THEN
         PERFORM pgqueue_publish(p_outcome, p_ids, v_now, v_unarchived);
+    END IF;
+    IF v_flows IS NOT NULL THEN
+        PERFORM pgqueue_flow_settled(v_flows, v_members, p_outcome);
     END IF;
     RETURN coalesce(cardinality(v_channels), 0);
 END;

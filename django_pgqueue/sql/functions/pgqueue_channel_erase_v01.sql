@@ -36,6 +36,7 @@ DECLARE
     v_step record;
     v_table record;
     v_until bigint;
+    v_batches bigint;
 BEGIN
     IF num_nulls(p_queue, p_channel, p_force, p_dry_run, p_after, p_limit) > 0 OR p_limit < 1 THEN
         refusal := pgqueue_refusal('PGQ07', 'an erase takes no NULL, and a limit of 1 or more');
@@ -62,8 +63,12 @@ BEGIN
                 paused_until = NULL, context = '{}'
             WHERE c.id = ANY (v_ids) AND c.pause_reason <> 'the channel is being erased';
         END IF;
+        -- First, so that the end of a batch that loses a member here puts nothing into the channel.
+        IF NOT p_after ? 'until' AND to_regproc('pgqueue_batch_erase') IS NOT NULL THEN
+            v_batches := pgqueue_batch_erase(p_queue, v_names, p_dry_run);
+        END IF;
         SELECT e.* INTO v_step FROM pgqueue_erase_messages(v_ids, p_force, p_dry_run, p_limit, v_until) AS e;
-        removed := jsonb_build_object('message', v_step.messages);
+        removed := jsonb_strip_nulls(jsonb_build_object('message', v_step.messages, 'batch', v_batches));
         leased := v_step.leased;
         reached := CASE WHEN v_step.more THEN jsonb_build_object('until', v_until) ELSE '{"table": ""}' END;
         RETURN;
@@ -85,11 +90,14 @@ BEGIN
         AND cardinality(v_ids) = cardinality(ARRAY(
             SELECT c.id FROM pgqueue_channel AS c WHERE c.id = ANY (v_ids) FOR NO KEY UPDATE SKIP LOCKED)) THEN
         IF NOT p_dry_run THEN
+            IF to_regproc('pgqueue_batch_erase') IS NOT NULL THEN
+                v_batches := pgqueue_batch_erase(p_queue, v_names, false);
+            END IF;
             -- Beside a producer the channel is empty only together with its release. A released channel delivers, even
             -- when it is paused, so one with more than this is not released.
             SELECT e.* INTO v_step
             FROM pgqueue_erase_messages(v_ids, p_force, false, p_limit, 9223372036854775807) AS e;
-            removed := jsonb_build_object('message', v_step.messages);
+            removed := jsonb_strip_nulls(jsonb_build_object('message', v_step.messages, 'batch', v_batches));
         END IF;
         removed := removed || pgqueue_erase_figures(p_queue, v_names, v_ids, p_dry_run);
         outcome := 'erased';

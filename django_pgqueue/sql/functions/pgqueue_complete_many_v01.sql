@@ -20,6 +20,8 @@ DECLARE
     v_counted text[];
     v_limited_handlers text[];
     v_watched text[];
+    v_flows bigint[];
+    v_members bigint[];
     v_keys pgqueue_order_note[];
     v_outcome text := CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END;
 BEGIN
@@ -73,8 +75,9 @@ BEGIN
             'attempts', n.attempts, 'dequeue_at', n.dequeue_at, 'leased_at', n.leased_at, 'started_at', n.started_at))
             FILTER (WHERE n.archive = 'none'),
         array_agg(ROW(n.handler, n.channel_id, n.id, n.leased_at)::pgqueue_ended)
-            FILTER (WHERE NOT p_cancelled AND n.handler = ANY (v_watched))
-    INTO v_done, v_limited, v_keys, v_unarchived, v_ended FROM placed AS n;
+            FILTER (WHERE NOT p_cancelled AND n.handler = ANY (v_watched)),
+        array_agg(n.flow) FILTER (WHERE n.flow IS NOT NULL), array_agg(n.id) FILTER (WHERE n.flow IS NOT NULL)
+    INTO v_done, v_limited, v_keys, v_unarchived, v_ended, v_flows, v_members FROM placed AS n;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         PERFORM pgqueue_lease_lost(p_ids, v_done);
     END IF;
@@ -83,6 +86,7 @@ BEGIN
     IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys, true); END IF;
     IF v_unarchived IS NOT NULL THEN PERFORM pgqueue_note_unarchived(v_outcome, v_unarchived, v_now); END IF;
     IF v_events THEN PERFORM pgqueue_publish(v_outcome, v_done, v_now, v_unarchived); END IF;
+    IF v_flows IS NOT NULL THEN PERFORM pgqueue_flow_settled(v_flows, v_members, v_outcome); END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
         RETURN QUERY SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b

@@ -85,6 +85,9 @@ BEGIN
             IF v_one.order_key IS NOT NULL THEN
                 v_released := pgqueue_release_key(v_one.channel_id, v_one.order_key);
             END IF;
+            IF v_one.flow IS NOT NULL THEN
+                PERFORM pgqueue_flow_settled(ARRAY[v_one.flow], ARRAY[v_one.id], 'completed');
+            END IF;
             -- The IF has no query of its own, because to start one costs those who have no breaker as much.
             IF v_channel.metered & 2 = 2 THEN
                 PERFORM pgqueue_record_outcomes(ARRAY[

@@ -33,6 +33,8 @@ DECLARE
     v_stopped bigint[];
     v_stopping bigint[];
     v_keys pgqueue_order_note[];
+    v_flows bigint[];
+    v_members bigint[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_reasons) <> cardinality(p_ids)
         OR cardinality(p_details) <> cardinality(p_ids) OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
@@ -72,8 +74,9 @@ BEGIN
                 WHERE q.name = c.queue AND (q.max_concurrency IS NOT NULL OR q.max_share IS NOT NULL))),
         array_agg(n.channel_id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
         array_agg(n.id ORDER BY n.id) FILTER (WHERE c.ordered AND c.on_dead = 'pause'),
-        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL)
-    INTO v_done, v_limited, v_stopped, v_stopping, v_keys
+        array_agg(ROW(n.channel_id, n.order_key)::pgqueue_order_note) FILTER (WHERE n.order_key IS NOT NULL),
+        array_agg(n.flow) FILTER (WHERE n.flow IS NOT NULL), array_agg(n.id) FILTER (WHERE n.flow IS NOT NULL)
+    INTO v_done, v_limited, v_stopped, v_stopping, v_keys, v_flows, v_members
     FROM settled AS n
     LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     IF NOT p_skip_lost AND coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
@@ -87,6 +90,9 @@ BEGIN
     END IF;
     IF v_stopped IS NOT NULL THEN
         PERFORM pgqueue_pause_at_dead(v_stopped, v_stopping);
+    END IF;
+    IF v_flows IS NOT NULL THEN
+        PERFORM pgqueue_flow_settled(v_flows, v_members, 'dead');
     END IF;
     RETURN QUERY SELECT unnest(v_done);
     IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN

@@ -21,6 +21,8 @@ AS $$
 DECLARE
     v_ids bigint[];
     v_keys pgqueue_order_note[];
+    v_flows bigint[];
+    v_members bigint[];
 BEGIN
     more := false;
     leased := (SELECT count(*) FROM pgqueue_message AS m WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 2);
@@ -59,7 +61,7 @@ BEGIN
     END IF;
     -- Deletes them. Nothing is left that a holder's token could fit.
     WITH gone AS (
-        DELETE FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) RETURNING m.channel_id, m.order_key
+        DELETE FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) RETURNING m.id, m.channel_id, m.order_key, m.flow
     ),
     -- Notes that they left channels with a max_size. The channels are paused, so a free place needs no arrival.
     departed AS (
@@ -69,11 +71,15 @@ BEGIN
         GROUP BY c.id
     )
     SELECT count(*),
-        array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) FILTER (WHERE g.order_key IS NOT NULL)
-    INTO messages, v_keys
+        array_agg(ROW(g.channel_id, g.order_key)::pgqueue_order_note) FILTER (WHERE g.order_key IS NOT NULL),
+        array_agg(g.flow) FILTER (WHERE g.flow IS NOT NULL), array_agg(g.id) FILTER (WHERE g.flow IS NOT NULL)
+    INTO messages, v_keys, v_flows, v_members
     FROM gone AS g;
     IF v_keys IS NOT NULL THEN
         PERFORM pgqueue_release_keys(v_keys, true);
+    END IF;
+    IF v_flows IS NOT NULL THEN
+        PERFORM pgqueue_flow_settled(v_flows, v_members, 'erased');
     END IF;
     more := messages = p_limit;
     IF p_force THEN

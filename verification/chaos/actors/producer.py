@@ -24,7 +24,9 @@ BREAKER = {"failures": 3, "within": "1 minute", "pause": "2 seconds"}
 # How many of the messages have an order key, and how many keys a channel has.
 KEYED = 0.2
 KEYS = 3
-WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert")
+# The channel of what follows a batch: it is never full.
+FOLLOWING = "pausing"
+WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch")
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
@@ -56,8 +58,9 @@ class Producer(Actor):
 
     def step(self) -> None:
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
-        way = self.random.choices(WAYS, [4, 2, 3, 1])[0]
+        way = self.random.choices(WAYS, [4, 2, 3, 1, 2])[0]
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
+        many = self.random.randint(2, 8) if way == "enqueue_batch" else many
         messages = [self.maybe_keyed(self.maybe_limited(self.message(channel))) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
@@ -102,9 +105,22 @@ class Producer(Actor):
         self.remember(call, keys, session.execute(INSERT, messages[0]).fetchall())
 
     def enqueue_many(self, session: psycopg.Connection[Any], call: Call, messages: list[Any], keys: list[str]) -> None:
+        self.remember(call, keys, self.insert_many(session, messages))
+
+    def enqueue_batch(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
+        channel = FOLLOWING if FOLLOWING in self.stage.channels else messages[0]["channel"]
+        after = json.dumps({"handler": "chaos.plain", "channel": channel, "queue": self.stage.queue, "payload": {}})
+        with Transaction(session) as transaction:
+            [batch] = session.execute("SELECT pgqueue_batch_open(%s, %s)", (after, after)).fetchone() or (0,)
+            rows = self.insert_many(session, messages)
+            session.execute("SELECT pgqueue_batch_seal(%s)", (batch,))
+            transaction.commit()
+        self.remember(call, keys, rows)
+
+    def insert_many(self, session: psycopg.Connection[Any], messages: list[Any]) -> list[tuple[Any, ...]]:
         columns = {name: [message[name] for message in messages] for name in messages[0]}
         limits = [names and json.dumps(names) for names in columns["limits"]]
-        rows = session.execute(
+        return session.execute(
             "SELECT id, outcome, pgqueue_raise(refusal) "
             "FROM pgqueue_enqueue_many(%(handler)s::text[], %(payload)s::jsonb[], "
             "%(channel)s::text[], %(queue)s::text[], p_priorities => %(priority)s::integer[], "
@@ -115,7 +131,6 @@ class Producer(Actor):
             "p_limits => %(limits)s::jsonb[], p_order_keys => %(order_key)s::text[], p_costs => %(cost)s::integer[])",
             {**columns, "count": len(messages), "limits": limits},
         ).fetchall()
-        self.remember(call, keys, rows)
 
     def enqueue_in_transaction(
         self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verification.chaos.history import History
 
-from . import breakers, fairness, keys, leases, limits, liveness, order, readers, settling, shares, storage
+from . import batches, breakers, fairness, keys, leases, limits, liveness, order, readers, settling, shares, storage
 from .lives import Lives
 from .verdict import Check, Verdict
 
@@ -34,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     limits.i23_shared_cost,
     shares.i24_shares,
     shares.i25_max_share,
+    batches.i26_batches,
 )
 
 

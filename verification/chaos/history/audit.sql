@@ -31,7 +31,8 @@ BEGIN
         SELECT 'created', n.id, n.channel_id, n.status, n.attempts, n.max_attempts, n.lease_token, n.dequeue_at, n.priority,
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
             nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits,
-                'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'guarded', (
+                'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'batch', n.flow,
+                'after', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'batch' END, 'guarded', (
                     SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN

@@ -1,0 +1,120 @@
+"""The admin of batches: how far each is, which members are outstanding or lost, and what followed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import admin
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+
+from django_pgqueue.admin import rendering
+from django_pgqueue.admin.base import ReadOnlyAdmin, capped, column
+from django_pgqueue.flow.models import BatchRecord
+from django_pgqueue.models import Message
+from django_pgqueue.sql.call import call
+
+SHOWN_MEMBERS = 100
+MOST_COUNTED = 10_000
+# The newest members: they are settled last. A nested batch has no message.
+OUTSTANDING = """
+SELECT o.member_id, m.status
+FROM (
+    SELECT b.member_id FROM pgqueue_batch_member AS b WHERE b.batch_id = %s ORDER BY b.member_id DESC LIMIT %s
+) AS o
+LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
+ORDER BY o.member_id DESC
+"""
+BY_STATE = """
+SELECT m.status, count(*)
+FROM (SELECT b.member_id FROM pgqueue_batch_member AS b WHERE b.batch_id = %s LIMIT %s) AS o
+LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
+GROUP BY m.status
+ORDER BY m.status
+"""
+LOST = """
+SELECT l.member_id, l.outcome FROM pgqueue_batch_lost AS l WHERE l.batch_id = %s ORDER BY l.member_id DESC LIMIT %s
+"""
+COUNTS = "SELECT total, outstanding, lost::text FROM pgqueue_batch_counts(ARRAY[%s::bigint])"
+WHERE_IS = """
+SELECT CASE
+    WHEN EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = u.id) THEN 'message'
+    WHEN EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = u.id) THEN 'deadletter'
+    WHEN EXISTS (SELECT FROM pgqueue_archived_message AS a WHERE a.id = u.id) THEN 'archivedmessage'
+END
+FROM (SELECT %s::bigint) AS u (id)
+"""
+
+
+@admin.register(BatchRecord)
+class BatchAdmin(ReadOnlyAdmin):
+    """Show batches, the newest first."""
+
+    list_display = ["id", "state", "members", "outer", "followed", "opened_at", "finished_at"]
+    ordering = ["-id"]
+    sortable_by = ["id"]
+    search_fields = ["=id"]
+    big_columns = ("on_done", "on_dead")
+    fields = ["id", "state", "outer", "counts", "outstanding", "lost", "followed", "opened_at", "finished_at"]
+
+    members = column(_("members in its block"), lambda batch: rendering.number(f"{batch.total:,}"))
+
+    @admin.display(description=_("state"))
+    def state(self, batch: BatchRecord) -> str:
+        """Return a badge; the reason beside it, if what follows was refused."""
+        if batch.refusal is not None:
+            text, kind = (_("waits for room"), "late") if batch.finished_at is None else (_("refused"), "bad")
+            reason = batch.refusal.get("message", "") if isinstance(batch.refusal, dict) else ""
+            return format_html("{} {}", rendering.badge(text, kind), rendering.name(reason))
+        return rendering.badge(*((_("over"), "good") if batch.finished_at is not None else (_("running"), "busy")))
+
+    @admin.display(description=_("outer batch"))
+    def outer(self, batch: BatchRecord) -> str:
+        return self.or_dash(None if batch.parent_id is None else self.link_to_member(-batch.parent_id, ""))
+
+    @admin.display(description=_("what followed"))
+    def followed(self, batch: BatchRecord) -> str:
+        if batch.callback_id is None:
+            return self.or_dash(None)
+        [(model,)] = call(batch._state.db, WHERE_IS, [batch.callback_id])
+        return self.link_to_member(batch.callback_id, model or "")
+
+    @admin.display(description=_("members by state"))
+    def counts(self, batch: BatchRecord) -> str:
+        """Return a table of the members by state. Outstanding ones are looked at up to MOST_COUNTED."""
+        using = batch._state.db
+        [(total, outstanding, lost)] = call(using, COUNTS, [batch.pk])
+        ended = json.loads(lost)
+        rows: list[tuple[Any, int]] = [(_("done"), total - outstanding - sum(ended.values())), *ended.items()]
+        live = call(using, BY_STATE, [batch.pk, MOST_COUNTED])
+        rows += [(state_text(status), capped(count, MOST_COUNTED - 1)) for status, count in live]
+        return rendering.table([_("state"), _("members")], [*rows, (_("all"), total)])
+
+    @admin.display(description=_("newest outstanding members"))
+    def outstanding(self, batch: BatchRecord) -> str:
+        found = call(batch._state.db, OUTSTANDING, [batch.pk, SHOWN_MEMBERS])
+        rows = [(self.link_to_member(member, "message"), state_text(status)) for member, status in found]
+        return rendering.table([_("member"), _("state")], rows) if rows else self.or_dash(None)
+
+    @admin.display(description=_("newest lost members"))
+    def lost(self, batch: BatchRecord) -> str:
+        found = call(batch._state.db, LOST, [batch.pk, SHOWN_MEMBERS])
+        kept = {"dead": "deadletter", "erased": ""}
+        rows = [(self.link_to_member(member, kept.get(end, "archivedmessage")), end) for member, end in found]
+        return rendering.table([_("member"), _("outcome")], rows) if rows else self.or_dash(None)
+
+    def link_to_member(self, member: int, model: str) -> str:
+        """Return a link to a member.
+
+        ``member``: the id of a message, which is in ``model``, or minus that of a batch.
+        """
+        if member < 0:
+            return self.link(_("batch %d") % -member, "batchrecord_change", -member)
+        return self.link(member, f"pgqueue_{model}_change", member) if model else str(member)
+
+
+def state_text(status: int | None) -> str | Promise:
+    """Return the state of an outstanding member. None: it is a batch."""
+    return _("running batch") if status is None else Message.Status(status).label

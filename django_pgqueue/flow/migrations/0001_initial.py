@@ -1,0 +1,84 @@
+from django.db import migrations, models
+
+from django_pgqueue.sql.operations import InstallFunction, InstallTables, allowed
+
+# The default marks every new message with the batch that is open in its transaction.
+MARK = """
+ALTER TABLE pgqueue_message ALTER COLUMN flow SET DEFAULT nullif(current_setting('pgqueue.batch', true), '')::bigint;
+CREATE TRIGGER pgqueue_batch_joined AFTER INSERT ON pgqueue_message REFERENCING NEW TABLE AS arrived
+    FOR EACH STATEMENT WHEN (current_setting('pgqueue.batch', true) <> '') EXECUTE FUNCTION pgqueue_batch_joined();
+"""
+# Without the app, no settlement may look for its functions.
+UNMARK = """
+DROP TRIGGER IF EXISTS pgqueue_batch_joined ON pgqueue_message;
+ALTER TABLE pgqueue_message ALTER COLUMN flow DROP DEFAULT;
+UPDATE pgqueue_message SET flow = NULL WHERE flow IS NOT NULL;
+"""
+
+
+def mark(apps, schema_editor):
+    if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, "pgqueue_flow"):
+        schema_editor.execute(MARK, params=None)
+
+
+def unmark(apps, schema_editor):
+    if schema_editor.connection.vendor == "postgresql" and allowed(schema_editor, "pgqueue_flow"):
+        schema_editor.execute(UNMARK, params=None)
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        ('pgqueue', '0003_triggers'),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='BatchRecord',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('parent_id', models.BigIntegerField(null=True)),
+                ('on_done', models.JSONField(null=True)),
+                ('on_dead', models.JSONField(null=True)),
+                ('opened_at', models.DateTimeField()),
+                ('sealed_at', models.DateTimeField(null=True)),
+                ('finished_at', models.DateTimeField(null=True)),
+                ('total', models.BigIntegerField(default=0)),
+                ('callback_id', models.BigIntegerField(null=True)),
+                ('refusal', models.JSONField(null=True)),
+            ],
+            options={
+                'db_table': 'pgqueue_batch',
+                'verbose_name': 'batch',
+                'verbose_name_plural': 'batches',
+                'managed': False,
+            },
+        ),
+        InstallTables(
+            "batch",
+            1,
+            drop=[
+                "TABLE pgqueue_batch, pgqueue_batch_member, pgqueue_batch_lost, pgqueue_batch_added, "
+                "pgqueue_batch_unsure"
+            ],
+        ),
+        InstallFunction("pgqueue_batch_check", 1),
+        InstallFunction("pgqueue_batch_counts", 1),
+        InstallFunction("pgqueue_batch_enter", 1),
+        InstallFunction("pgqueue_batch_erase", 1),
+        InstallFunction("pgqueue_batch_finish", 1),
+        InstallFunction("pgqueue_batch_has_untouched", 1),
+        InstallFunction("pgqueue_batch_join", 1),
+        InstallFunction("pgqueue_batch_joined", 1),
+        InstallFunction("pgqueue_batch_look", 1),
+        InstallFunction("pgqueue_batch_open", 1),
+        InstallFunction("pgqueue_batch_passes", 1),
+        InstallFunction("pgqueue_batch_prune", 1),
+        InstallFunction("pgqueue_batch_seal", 1),
+        InstallFunction("pgqueue_batch_settle", 1),
+        InstallFunction("pgqueue_batch_sweep", 1),
+        InstallFunction("pgqueue_flow_settled", 1),
+        migrations.RunPython(mark, unmark),
+    ]

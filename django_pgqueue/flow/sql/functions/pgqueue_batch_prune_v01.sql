@@ -1,0 +1,24 @@
+-- Deletes batches that have been over for longer than p_older_than, with what is kept of their members, 10,000 a call.
+-- NULL keeps them. A prune runs it.
+-- Returns how many were deleted.
+-- Locks: batches, SKIP LOCKED.
+CREATE FUNCTION pgqueue_batch_prune(p_older_than interval)
+RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    v_ids := ARRAY(
+        SELECT b.id FROM pgqueue_batch AS b
+        WHERE b.finished_at < clock_timestamp() - p_older_than
+        LIMIT 10000
+        FOR UPDATE SKIP LOCKED);
+    DELETE FROM pgqueue_batch_lost AS l WHERE l.batch_id = ANY (v_ids);
+    DELETE FROM pgqueue_batch_added AS a WHERE a.batch_id = ANY (v_ids);
+    DELETE FROM pgqueue_batch AS b WHERE b.id = ANY (v_ids);
+    RETURN cardinality(v_ids);
+END;
+$$;

@@ -1,0 +1,36 @@
+-- Looks again at the batches for which a settlement could not tell whether it was the last one (pgqueue_batch_unsure),
+-- and ends those that are over. A sweep runs it.
+-- Returns how many it has ended.
+-- Locks: batches, SKIP LOCKED; as pgqueue_batch_look for outer batches.
+CREATE FUNCTION pgqueue_batch_sweep()
+RETURNS integer
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_id bigint;
+    v_ended integer := 0;
+BEGIN
+    FOR v_id IN SELECT DISTINCT u.batch_id FROM pgqueue_batch_unsure AS u LIMIT 1000 LOOP
+        PERFORM FROM pgqueue_batch AS b
+        WHERE b.id = v_id AND b.sealed_at IS NOT NULL AND b.finished_at IS NULL
+        FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            IF pgqueue_batch_has_untouched(v_id) THEN
+                -- The settlement of that member looks again, and sees those that have left notes.
+                DELETE FROM pgqueue_batch_unsure AS u WHERE u.batch_id = v_id;
+            ELSIF NOT EXISTS (SELECT FROM pgqueue_batch_member AS m WHERE m.batch_id = v_id) THEN
+                DELETE FROM pgqueue_batch_unsure AS u WHERE u.batch_id = v_id;
+                v_ended := v_ended + pgqueue_batch_finish(v_id);
+            END IF;
+        ELSIF NOT EXISTS (SELECT FROM pgqueue_batch AS b WHERE b.id = v_id AND b.finished_at IS NULL) THEN
+            DELETE FROM pgqueue_batch_unsure AS u WHERE u.batch_id = v_id;
+        END IF;
+    END LOOP;
+    RETURN v_ended;
+END;
+$$;

@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
