@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.tables import METADATA
+from django_pgqueue.spark.schema import TABLES
 from django_pgqueue.spark.transforms.touched import find_touched
-
-TABLES = ("archive", "dead_letter", "channel", "metrics", "forecast")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_ranges
@@ -25,7 +23,7 @@ from django_pgqueue.spark.report.compare import (
 from django_pgqueue.spark.report.compose import compose, compose_channel
 from django_pgqueue.spark.report.holdings import Holdings, holdings
 from django_pgqueue.spark.report.metrics_csv import metrics_csv
-from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_forecast, read_report_data
+from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_report_data
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
@@ -52,10 +50,10 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     file cannot be written.
     """
     lake = Lake.open(path)
-    data, compared, expected, held = steady(lake, lambda: _read(lake, asked))
+    data, compared, held = steady(lake, lambda: _read(lake, asked))
     _check_known(data, asked.choice)
     composed = compose if asked.choice.channel is None or not data.queues else compose_channel
-    page = composed(data, compared, expected, held, datetime.now(UTC))
+    page = composed(data, compared, held, datetime.now(UTC))
     _replace(output, page)
     if csv is not None:
         _replace(csv, metrics_csv(data))
@@ -66,7 +64,7 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
-def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
+def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, Holdings]:
     def files(grain: str, within: Sequence[date]) -> list[Path]:
         return [file for file in lake.paths("metrics", within) if f"grain={grain}" in file.parts]
 
@@ -82,7 +80,6 @@ def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table,
     return (
         read_report_data(files, period, asked.choice, [day for day in there if period and day > period[-1]]),
         compared,
-        read_forecast(lake.newest("forecast"), asked.choice),
         holdings(lake),
     )
 

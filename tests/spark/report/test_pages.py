@@ -38,12 +38,7 @@ def two_channels(path: Path) -> Path:
                     capacity_share=completed / 95,
                 )
             )
-    forecast = [
-        {"computed_at": NOON, "queue": "mail", "channel": channel, "hour_at": NOON,
-         "expected_enqueued": 1.0, "expected_capacity": 1.0, "expected_backlog": backlog}
-        for channel, backlog in (("acme", 40.0), ("bolt", 999.0))
-    ]  # fmt: skip
-    lake_of(path, of_each_grain(*rows), forecast)
+    lake_of(path, of_each_grain(*rows))
     return path
 
 
@@ -55,8 +50,7 @@ def test_the_page_of_a_channel_has_its_numbers_and_no_name_of_another(tmp_path: 
     assert page.tables["Handlers"][1][:5] == ["acme", "shop.confirm", "85", "0", "5"]
     assert page.tables["Channels with an SLA"][1][:6] == ["acme", "acme", "3 s", "85", "5", "94 %"]
     assert "age at its end: 7 s" in page.text
-    assert "backlog: 40" in page.text
-    for other in ("bolt", "999", "Noisy neighbours", "Capacity by channel", "Top movers"):
+    for other in ("bolt", "Noisy neighbours", "Capacity by channel", "Top movers"):
         assert other not in page.text
 
 
