@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections import Counter
@@ -123,16 +122,6 @@ def test_a_key_that_may_not_be_known_to_exist_is_no_error(
         add(made, range(50, 60))
 
 
-def test_a_large_file_is_uploaded_in_parts_and_arrives_whole(target: Target, large: Path, store: ObjectStore) -> None:
-    seen: list[str] = []
-    store.before = lambda environ: seen.append(environ["QUERY_STRING"])
-    target.upload(large, "archive/day=2026-03-14/1.parquet")
-    assert sum("partNumber" in query for query in seen) >= 3
-    assert target.list() == {"archive/day=2026-03-14/1.parquet": LARGE_BYTES}
-    # The ETag of such an object is not the MD5 of its content, so the content is read.
-    assert target.digest("archive/day=2026-03-14/1.parquet") == hashlib.sha256(large.read_bytes()).hexdigest()
-
-
 @pytest.mark.parametrize("answer", [SLOW_DOWN, EXPIRED], ids=["503", "expired"])
 def test_a_large_file_of_which_a_part_is_refused_is_not_there(
     target: Target, large: Path, store: ObjectStore, answer: tuple[str, str, bytes]
@@ -168,18 +157,6 @@ def test_a_store_that_takes_its_time_is_waited_for(target: Target, store: Object
     target.write("README.txt", "text")
     store.refuse = lambda environ: time.sleep(4)
     assert target.read("README.txt") == "text"
-
-
-def test_a_listing_of_several_pages_is_read_to_its_end(target: Target, store: ObjectStore, prefix: str) -> None:
-    store.put_many((f"{prefix}/archive/day=2026-03-14/{number}.parquet" for number in range(1_200)), b"PAR1")
-    assert len(target.list()) == 1_200
-
-
-def test_every_committed_file_is_listed_right_after_it_was_written(
-    made: Lake, store: ObjectStore, prefix: str, target: Target
-) -> None:
-    assert publish(made, store, prefix) == 0
-    assert {file.path for file in made.files("archive")} <= target.list().keys()
 
 
 def test_a_store_that_knows_no_checksums_after_the_content_is_written_without_them(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from django_pgqueue.spark.report.compare import Comparison
-from django_pgqueue.spark.report.holdings import Holdings
 from django_pgqueue.spark.report.html import page
 from django_pgqueue.spark.report.read import Data
 from django_pgqueue.spark.report.sections.changes import changes
-from django_pgqueue.spark.report.sections.lake import lake
+from django_pgqueue.spark.report.sections.lake import Holdings, lake
 from django_pgqueue.spark.report.sections.queue import queue
 from django_pgqueue.spark.report.sections.retries import retries
 from django_pgqueue.spark.report.sections.sla import sla

@@ -21,9 +21,8 @@ from django_pgqueue.spark.report.compare import (
     read_hours_compared,
 )
 from django_pgqueue.spark.report.compose import compose, compose_channel
-from django_pgqueue.spark.report.holdings import Holdings, holdings
-from django_pgqueue.spark.report.metrics_csv import metrics_csv
 from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_report_data
+from django_pgqueue.spark.report.sections.lake import Holdings, holdings
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
@@ -43,8 +42,8 @@ class ReportRequest:
     against: date | None = None
 
 
-def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = None) -> str:
-    """Write the report to ``output``, and its metrics by day to ``csv``. Returns the line that says so.
+def write(path: Path, output: Path, asked: ReportRequest) -> str:
+    """Write the report to ``output``. Returns the line that says so.
 
     Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue or a channel, or a
     file cannot be written.
@@ -55,8 +54,6 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     composed = compose if asked.choice.channel is None or not data.queues else compose_channel
     page = composed(data, compared, held, datetime.now(UTC))
     _replace(output, page)
-    if csv is not None:
-        _replace(csv, metrics_csv(data))
     counts = [
         f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
         f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",

@@ -1,9 +1,7 @@
-"""The page of one channel, the depth of a queue, channels that are alike, and the metrics as CSV."""
+"""The page of one channel, the depth of a queue, and channels that are alike."""
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.report.read import read_report_data
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
-from tests.spark.report.test_report import NOON, three_levels
+from tests.spark.report.test_report import NOON
 
 
 def two_channels(path: Path) -> Path:
@@ -124,23 +122,3 @@ def test_a_channel_that_stands_out_has_a_chart(tmp_path: Path) -> None:
     rows += [metric(NOON, "mail", f"tenant {n}", completed=1, run_seconds=40.0 if n == 7 else 5.0) for n in range(9)]
 
     assert "are alike" not in reported(lake_of(tmp_path / "lake", of_each_grain(*rows)).path).text
-
-
-def test_the_csv_has_each_day_and_no_formula(tmp_path: Path) -> None:
-    formula = "=HYPERLINK(1)"
-    rows = three_levels(NOON, "mail", formula, "h", completed=3, wait_p95_seconds=0.25, dead_by_reason={"=a": 2})
-    rows += three_levels(NOON - timedelta(days=1), "mail", formula, "h", completed=4)
-    lake = lake_of(tmp_path / "lake", of_each_grain(*rows))
-    output = tmp_path / "metrics.csv"
-
-    status = main(["report", "--lake", str(lake.path), "--output", str(tmp_path / "r.html"), "--csv", str(output)])
-
-    assert status == 0
-    found = list(csv.DictReader(io.StringIO(output.read_text(encoding="utf-8"))))
-    assert [(row["day"], row["level"], row["channel"], row["completed"]) for row in found] == [
-        (day, level, "" if level == "queue" else f"'{formula}", count)
-        for day, count in (("2026-11-20", "4"), ("2026-11-21", "3"))
-        for level in ("channel", "handler", "queue")
-    ]
-    assert found[-1]["wait_p95_seconds"] == "0.25"
-    assert found[-1]["dead_by_reason"] == '{"=a": 2}'
