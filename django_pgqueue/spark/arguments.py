@@ -117,19 +117,6 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def add_lineage(parser: ArgumentParser, command: str) -> None:
-    """Add the option for events about the run: ``args.lineage``, an address or a file. ``verify`` has none."""
-    if command == "verify":
-        parser.set_defaults(lineage=None)
-        return
-    parser.add_argument(
-        "--lineage",
-        default=os.environ.get("PGQUEUE_LINEAGE"),
-        metavar="URL|FILE",
-        help="send OpenLineage events to this address, or append them to this file (default: PGQUEUE_LINEAGE)",
-    )
-
-
 @contextmanager
 def engine(name: str, args: Namespace) -> Iterator[SparkSession]:
     """Open the Spark session that these arguments ask for. Raises PipelineError."""

@@ -14,11 +14,10 @@ import sys
 import time
 import traceback
 import warnings
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import NoReturn
 
-from django_pgqueue.spark.arguments import add_lineage
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.redaction import redact_secrets, secrets_of
 
@@ -51,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         args = _parser(arguments).parse_args(arguments)
-        return _run(args)
+        status: int = args.run(args)
+        return status
     except PipelineError as error:
         return _fail(str(error), arguments)
     except ModuleNotFoundError as error:
@@ -81,22 +81,8 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
             name, help=purpose, description=module.__doc__, formatter_class=RawDescriptionHelpFormatter
         )
         module.add_arguments(command)
-        add_lineage(command, name)
-        command.set_defaults(run=module.run, command=name)
+        command.set_defaults(run=module.run)
     return parser
-
-
-def _run(args: Namespace) -> int:
-    """Run the command, with events about it if they are asked for. Returns its exit status."""
-    # The commands that `run` calls send events of their own.
-    if not args.lineage or args.command == "run":
-        status: int = args.run(args)
-        return status
-    from django_pgqueue.spark.lineage import lineage
-
-    with lineage(args.command, args) as run:
-        run.status = args.run(args)
-    return run.status
 
 
 def _said_by_task(error: BaseException) -> str | None:

@@ -1,4 +1,4 @@
-"""Erase a tenant: remove all rows of a channel from the lake, also from its metrics and forecasts.
+"""Erase a tenant: remove all rows of a channel from the lake, also from its metrics.
 
 Erase it in the database first (pgqueue erase channel), or the next export brings its new rows. No file of an earlier
 version is left: time travel ends here. A killed run leaves each day as it was or erased; run it again. With a source,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.lake.writing import Writing
 
 # The column of the channel's name in each table of a lake.
-NAMED = {"archive": "channel", "dead_letter": "channel", "channel": "name", "metrics": "channel", "forecast": "channel"}
+NAMED = {"archive": "channel", "dead_letter": "channel", "channel": "name", "metrics": "channel"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

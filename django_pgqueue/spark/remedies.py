@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from django_pgqueue.spark.lake import Lake, LakeFile
 
 # Tables that the rollup can compute anew.
-COMPUTED = ("metrics", "forecast")
+COMPUTED = ("metrics",)
 
 REMOVE = "Remove the files that no version knows."
 RESCAN = (
     "Remove damaged files, if there are any, then run `export --rescan`: it adds the rows that the database still has."
 )
-ROLLUP = "Remove damaged files of metrics and forecasts, then run `rollup --all`: it computes them anew."
+ROLLUP = "Remove damaged files of metrics, then run `rollup --all`: it computes them anew."
 ASK = (
     "Name the database with --source: then this command says which rows it still has. `export --rescan` adds these, "
     "once damaged files are removed."

@@ -1,7 +1,7 @@
-"""Compute the metrics of the days that changed since the last rollup, per minute, hour and day, and a forecast.
+"""Compute the metrics of the days that changed since the last rollup, per minute, hour and day.
 
-With a source, both are loaded into its database, where the admin shows them, and the forecast starts with the messages
-that wait there. Only --source or the variable PGQUEUE_SOURCE names one here.
+With a source, they are loaded into its database, where the admin shows them. Only --source or the variable
+PGQUEUE_SOURCE names one here.
 """
 
 from __future__ import annotations
@@ -73,8 +73,6 @@ def run(args: Namespace) -> int:
     if touched.days:
         _roll(args, lake, sla, touched)
     is_new = bool(touched.days)
-    if source or is_new or args.all:
-        is_new |= _forecast(lake, source, again=is_new or args.all)
     if source:
         is_new |= _load(args, lake, source)
     print(f"Done in {time.monotonic() - began:.1f} s." if is_new else "Nothing is new since the last rollup.")
@@ -91,24 +89,12 @@ def _roll(args: Namespace, lake: Lake, sla: dict[str, timedelta], touched: Touch
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 
-def _forecast(lake: Lake, source: Source | None, *, again: bool) -> bool:
-    """Write the forecast. Returns whether it differs from the last one."""
-    from django_pgqueue.spark.transforms.forecast import write_forecast
-
-    rows = write_forecast(lake, source, again=again)
-    if rows is not None:
-        print(f"Forecast: {rows:,} rows.")
-    return rows is not None
-
-
 def _load(args: Namespace, lake: Lake, source: Source) -> bool:
-    """Load metrics and forecast into the database. Returns whether anything changed there."""
-    from django_pgqueue.spark.load.forecast import load_forecast
-    from django_pgqueue.spark.load.metrics import Loaded, load_metrics
+    """Load metrics into the database. Returns whether anything changed there."""
+    from django_pgqueue.spark.load import Loaded, load_metrics
 
     loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
-    is_new = load_forecast(source, lake) is not None or loaded != Loaded()
-    if is_new:
+    if is_new := loaded != Loaded():
         print(
             f"Loaded into the database: {loaded.days:,} days, {loaded.rows:,} rows; {loaded.expired:,} old rows "
             "removed."

@@ -63,7 +63,7 @@ def _turn(args: Namespace, *, compact: bool) -> int:
     from django_pgqueue.spark.cli import INTERRUPTED, main
     from django_pgqueue.spark.source import VARIABLE
 
-    lake = [f"--lake={args.lake}", *([f"--lineage={args.lineage}"] if args.lineage else [])]
+    lake = [f"--lake={args.lake}"]
     # Named, so that the rollup loads into a database that only the variables of libpq give, too.
     source = f"--source={os.environ.get(VARIABLE, '') if args.source is None else args.source}"
     engine = [f"--memory={args.memory}", *(f"--conf={key}={value}" for key, value in args.conf)]

@@ -183,15 +183,6 @@ TABLES: dict[str, list[Column]] = {
         Column("level", TEXT),
         Column("total_max_seconds", FLOAT),
     ],
-    "forecast": [
-        Column("computed_at", TIME),
-        Column("queue", TEXT),
-        Column("channel", TEXT),
-        Column("hour_at", TIME),
-        Column("expected_enqueued", FLOAT),
-        Column("expected_capacity", FLOAT),
-        Column("expected_backlog", FLOAT),
-    ],
 }  # fmt: skip
 
 # The tables of PostgreSQL that lake tables are read from, and the column that says the day of a row (UTC).

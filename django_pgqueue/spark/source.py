@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +17,6 @@ from django_pgqueue.spark.errors import NO_TABLES, PIPELINE, PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from django_pgqueue.spark.reading import BatchReader
 
 
 def only(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -34,6 +33,8 @@ SECRETS = ("password", "sslpassword")
 # SQLSTATEs: the connection, the server's end or start, too many connections.
 LOST = ("08", "57P", "53300")
 CONNECTION_FAILED = "08006"
+SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")
+BATCH_BYTES = 16 * 1024 * 1024
 UNDEFINED_TABLE = "42P01"
 UNDEFINED_FUNCTION = "42883"
 # A server that vanished is noticed within a minute, not within the two hours of TCP.
@@ -122,23 +123,22 @@ class Source:
                 raise
             return connection
 
-    def batches(self, sql: str, schema: pa.Schema, *, adbc: bool | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one statement, on a connection of its own, in batches of about 16 MB, of exactly this
-        schema.
-
-        ``adbc``: read with ADBC (default: where it is installed), or else with psycopg. Raises SourceLost, TableGone,
-        PipelineError.
+        schema. Raises SourceLost, TableGone, PipelineError.
         """
-        with self.reader(adbc=adbc) as reader:
+        with self.reader() as reader:
             yield from reader.batches(sql, schema)
 
     @contextmanager
-    def reader(self, **options: Any) -> Iterator[BatchReader]:
-        """Open a reader for several statements on one connection; use ``reader.batches(sql, schema)``."""
-        from django_pgqueue.spark.reading import reading
+    def reader(self, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:
+        """Open a connection of ADBC for several statements. Raises SourceLost, PipelineError."""
+        from adbc_driver_postgresql import StatementOptions, dbapi
 
-        with reading(self, **options) as reader:
-            yield reader
+        with self.adbc_errors():
+            connection = dbapi.connect(self.conninfo, autocommit=True)
+        with connection:
+            yield Reader(self, connection, {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)})
 
     def identity(self) -> tuple[str, str]:
         """Return the cluster's system identifier, and the database in it (oid and name)."""
@@ -160,6 +160,20 @@ class Source:
         except psycopg.Error as error:
             raise self.error(error, error.sqlstate or "") from None
 
+    @contextmanager
+    def adbc_errors(self) -> Iterator[None]:
+        """Convert errors of ADBC as `errors` does those of psycopg."""
+        import pyarrow as pa
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+        except (Error, pa.ArrowException, OSError) as error:
+            # A connection that breaks while rows come is an error of the Arrow stream.
+            found = SQLSTATE.search(str(error))
+            sqlstate = getattr(error, "sqlstate", None) or (found[1] if found else CONNECTION_FAILED)
+            raise self.error(error, sqlstate) from None
+
     def error(self, error: Exception, sqlstate: str) -> PipelineError:
         """Return the exception for an error of a driver: TableGone, SourceLost or PipelineError, by its SQLSTATE.
 
@@ -173,6 +187,24 @@ class Source:
         if sqlstate.startswith(LOST):
             return SourceLost(f"The database ({self}) cannot be reached: {reason}")
         return PipelineError(f"The database ({self}) refused a statement: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A connection that reads one statement after the other as Arrow batches; between them it holds no snapshot."""
+
+    source: Source
+    connection: Any
+    options: dict[str, str]
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a statement in batches of exactly this schema. Raises SourceLost, TableGone,
+        PipelineError.
+        """
+        with self.source.adbc_errors(), self.connection.cursor(adbc_stmt_kwargs=self.options) as cursor:
+            cursor.execute(sql)
+            for batch in cursor.fetch_record_batch():
+                yield batch.cast(schema)
 
 
 def _variables() -> dict[str, str]:

@@ -34,7 +34,7 @@ TABLES = (
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
 PIPELINE_TABLES = (
-    "lake", "queue_metric", "backlog_forecast", "ingest", "ingest_stage", "stream", "stream_claim",
+    "lake", "queue_metric", "ingest", "ingest_stage", "stream", "stream_claim",
 )  # fmt: skip
 
 # Tables of the optional app django_pgqueue.flow.
@@ -139,11 +139,7 @@ PIPELINE = ClientKind(
         *READER.rights,
         *LOOKS,
         TableRight("DELETE", "lake", "forget a lake that is made anew"),
-        *(
-            TableRight(word, table, "load what the rollup computed")
-            for table in ("queue_metric", "backlog_forecast")
-            for word in ("INSERT", "DELETE")
-        ),
+        *(TableRight(word, "queue_metric", "load what the rollup computed") for word in ("INSERT", "DELETE")),
     ),
 )  # fmt: skip
 KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)

@@ -57,7 +57,6 @@ def reset() -> None:
             ("queue = ANY (%s)", "pgqueue_archived_message"),
             ("queue = ANY (%s)", "pgqueue_dead_letter"),
             ("queue = ANY (%s)", "pgqueue_queue_metric"),
-            ("queue = ANY (%s)", "pgqueue_backlog_forecast"),
         ):
             cursor.execute(f"DELETE FROM {table} WHERE {condition}", [[QUEUE, OFFICE]])  # noqa: S608
         cursor.execute(f"TRUNCATE {', '.join(tables)}")

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, SharedLimit, Worker
-from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
+from django_pgqueue.pipeline.models import Lake, QueueMetric
 
 ALLOWED = {
     ("channel", "pause"): "pause_channel",
@@ -43,7 +43,6 @@ def everything() -> list[object]:
     """Return all rows of all models of the admin, to compare before and after."""
     models = (
         Queue, Channel, Message, ArchivedMessage, DeadLetter, Worker, Schedule, SharedLimit, Lake, QueueMetric,
-        BacklogForecast,
     )  # fmt: skip
     return [list(model.objects.order_by("pk").values()) for model in models]
 

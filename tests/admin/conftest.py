@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from django_pgqueue import channel_pause, channel_set, dead_letter, dequeue, enqueue, pop
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Queue, Schedule, SharedLimit, Worker
-from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
+from django_pgqueue.pipeline.models import Lake, QueueMetric
 from tests.support.default_channel import _default_channel  # noqa: F401  (a fixture)
 
 APPS = ("pgqueue", "pgqueue_pipeline", "pgqueue_flow")
-OF_PIPELINE = ("lake", "queuemetric", "backlogforecast")
+OF_PIPELINE = ("lake", "queuemetric")
 MODELS = (
     "queue", "channel", "message", "archivedmessage", "deadletter", "worker", "schedule", "sharedlimit", *OF_PIPELINE,
 )  # fmt: skip
@@ -129,13 +129,6 @@ def make_metric(**values: Any) -> QueueMetric:
     return QueueMetric(**dict.fromkeys(counts, 0) | {"level": level} | given | values)
 
 
-def make_forecast(**values: Any) -> BacklogForecast:
-    now = timezone.now()
-    given = {"queue": "default", "channel": "default", "computed_at": now, "hour_at": now + timedelta(hours=1)}
-    expected = {"expected_enqueued": 1, "expected_capacity": 1, "expected_backlog": 0}
-    return BacklogForecast(**given | expected | values)
-
-
 @pytest.fixture
 def one_of_each() -> dict[str, int]:
     """The primary keys of an object of each model, and of the other subjects of actions."""
@@ -161,12 +154,11 @@ def one_of_each() -> dict[str, int]:
         "sharedlimit": SharedLimit.objects.create(name="stripe", max_concurrency=2, **paused).pk,
         "lake": Lake.objects.create(name="nightly", path="/lake", exported_xid=1, rows={}).pk,
         "queuemetric": saved(make_metric()),
-        "backlogforecast": saved(make_forecast()),
         "schedule": Schedule.objects.create(name="nightly", handler="mail.send", cron="@daily").pk,
     }
 
 
-def saved(item: QueueMetric | BacklogForecast) -> int:
+def saved(item: QueueMetric) -> int:
     item.save()
     return item.pk
 

@@ -31,6 +31,6 @@ def test_the_dashboard_comes_first(shown: Any) -> None:
 
 def test_the_pipeline_has_a_section_of_its_own(shown: Any, admin_client: Client) -> None:
     """verification/compatibility/test_without_pipeline.py: it is there only where its app is installed."""
-    assert shown("pgqueue_pipeline") == ["Backlog forecasts", "Lakes", "Queue metrics"]
+    assert shown("pgqueue_pipeline") == ["Lakes", "Queue metrics"]
     assert not set(shown("pgqueue_pipeline")) & set(shown("pgqueue"))
     assert "PostgreSQL queue: pipeline" in admin_client.get(reverse("admin:index")).content.decode()

@@ -27,8 +27,8 @@ from django_pgqueue.models import (
     SharedLimit,
     Worker,
 )
-from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
-from tests.admin.conftest import MODELS, address, make_dead, make_forecast, make_metric
+from django_pgqueue.pipeline.models import Lake, QueueMetric
+from tests.admin.conftest import MODELS, address, make_dead, make_metric
 from tests.support.cases import cases
 
 Pages = Callable[..., str]
@@ -59,7 +59,6 @@ def add_rows(count: int) -> None:
     SharedLimit.objects.bulk_create(SharedLimit(name=f"l{pk}", max_concurrency=1) for pk in ids)
     Lake.objects.bulk_create(Lake(name=f"l{pk}", path="/lake", exported_xid=pk, rows={}) for pk in ids)
     QueueMetric.objects.bulk_create(make_metric(bucket_at=now, queue=f"q{pk}") for pk in ids)
-    BacklogForecast.objects.bulk_create(make_forecast(channel=f"c{pk}") for pk in ids)
     queues = ["default", "mail", *(f"q{pk}" for pk in ids)]
     Queue.objects.bulk_create((Queue(name=name) for name in queues), ignore_conflicts=True)
 
@@ -180,7 +179,6 @@ def test_nonsense_in_the_address_finds_nothing_and_breaks_nothing(admin_client: 
         "channel": ["queue", "state", "q"],
         "worker": ["alive"],
         "queuemetric": ["grain", "level", "queue", "channel"],
-        "backlogforecast": ["when", "queue"],
     }.items():
         for name in names:
             response = admin_client.get(address(model), {name: value}, follow=True)

@@ -1,4 +1,4 @@
-"""The pages of what the lake brings back: rollups, forecasts, and the lakes themselves."""
+"""The pages of what the lake brings back: rollups, and the lakes themselves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
-from django_pgqueue.pipeline.models import BacklogForecast, Lake, QueueMetric
-from tests.admin.conftest import Page, address, make_forecast, make_metric
+from django_pgqueue.pipeline.models import Lake, QueueMetric
+from tests.admin.conftest import Page, address, make_metric
 
 Pages = Callable[..., str]
 NASTY = "a=b/<canary>\"'&?x=1#"
@@ -83,31 +83,16 @@ def test_numbers_are_shown_for_people(page: Pages, metrics: list[QueueMetric]) -
 
 def test_names_and_reasons_do_not_become_part_of_the_page(page: Pages, metrics: list[QueueMetric]) -> None:
     Lake.objects.create(name=NASTY, path=NASTY, exported_xid=1, rows={"archive": {NASTY: 1, "2026-11-21": NASTY}})
-    forecast = make_forecast(channel=NASTY)
-    forecast.save()
     pages = [
         page("queuemetric", level="handler", channel=NASTY),
         page("queuemetric", metrics[3].pk),
         page("lake"),
         page("lake", quote(NASTY)),
-        page("backlogforecast"),
-        page("backlogforecast", forecast.pk),
     ]
     for text in pages:
         assert "&lt;canary&gt;" in text
         assert Page(text).canaries() == []
         assert Page(text).inline_code() == []
-
-
-def test_the_forecast_is_shown_from_this_hour_on(admin_client: Client, page: Pages) -> None:
-    now = timezone.now()
-    past, present, future = BacklogForecast.objects.bulk_create(
-        make_forecast(hour_at=now + timedelta(minutes=minutes), expected_backlog=1234.4) for minutes in (-61, -59, 60)
-    )
-    assert found(admin_client, "backlogforecast") == [present, future]
-    assert found(admin_client, "backlogforecast", when="all") == [past, present, future]
-    assert found(admin_client, "backlogforecast", queue="other") == []
-    assert "1,234" in page("backlogforecast")
 
 
 def test_a_lake_shows_what_it_holds_and_whether_its_export_is_late(page: Pages) -> None:

@@ -96,7 +96,7 @@ def test_an_action_is_never_done_by_get(admin_client: Client, one_of_each: dict[
     assert everything() == before
 
 
-@cases("model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric", "backlogforecast"])
+@cases("model", ["message", "archivedmessage", "deadletter", "worker", "queuemetric"])
 def test_no_user_edits_a_row_that_belongs_to_the_functions(
     model: str, admin_client: Client, one_of_each: dict[str, int]
 ) -> None:

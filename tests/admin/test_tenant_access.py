@@ -21,7 +21,7 @@ from django_pgqueue import (
     pop,
 )
 from django_pgqueue.models import Channel, Schedule, Worker
-from tests.admin.conftest import Page, address, logged, make_dead, make_forecast, make_metric, notices
+from tests.admin.conftest import Page, address, logged, make_dead, make_metric, notices
 from tests.admin.tenant_page import AT_ONCE, VIEW_ALL, look, named, page_of
 from tests.support.cases import cases
 
@@ -182,7 +182,6 @@ def test_it_is_linked_from_everywhere_its_name_stands(page: Callable[..., str], 
     worker = Worker.objects.create(
         name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="1", running=running
     )
-    make_forecast(channel="acme").save()
     metric = make_metric(channel="acme")
     metric.save()
     measure(AT_ONCE)
@@ -192,7 +191,7 @@ def test_it_is_linked_from_everywhere_its_name_stands(page: Callable[..., str], 
         assert by_pk in page(model, pk), (model, pk)
     for model, pk in (
         ("deadletter", None), ("deadletter", letter.pk), ("archivedmessage", None), ("archivedmessage", popped.id),
-        ("schedule", None), ("schedule", schedule.pk), ("schedule", declared.pk), ("backlogforecast", None),
+        ("schedule", None), ("schedule", schedule.pk), ("schedule", declared.pk),
         ("queuemetric", metric.pk),
     ):  # fmt: skip
         assert by_name in page(model, pk), (model, pk)

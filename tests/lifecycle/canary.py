@@ -20,7 +20,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.lifecycle.channels import ChannelErased
 from django_pgqueue.models import Channel, Schedule
-from django_pgqueue.pipeline.models import BacklogForecast, QueueMetric
+from django_pgqueue.pipeline.models import QueueMetric
 from tests.support.sql import sql, value
 
 CANARY = "canary-7f3a"
@@ -90,10 +90,6 @@ def tenant() -> str:
         sla_breaches=0,
         **counts,
     )
-    BacklogForecast.objects.create(
-        computed_at=now, queue="mails", channel=name, hour_at=now, expected_enqueued=1, expected_capacity=1,
-        expected_backlog=1,
-    )  # fmt: skip
     stage = value("SELECT pgqueue_ingest_open('job')")
     sql(f"INSERT INTO pgqueue_stage_{stage} (queue, channel, handler) VALUES ('mails', %s, 'h')", name)
     sql("SELECT pgqueue_stream_open('s', 'mails', %s)", name)

@@ -147,7 +147,7 @@ def test_the_migrations_can_be_shown_as_sql(fresh: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("kept_out", "made"),
-    [(["pgqueue", "pgqueue_pipeline"], []), (["pgqueue"], ["backlog_forecast", "lake", "queue_metric"])],
+    [(["pgqueue", "pgqueue_pipeline"], []), (["pgqueue"], ["lake", "queue_metric"])],
     ids=["both apps", "a router that forgets the pipeline"],
 )
 def test_a_database_that_is_not_the_queues_stays_empty(

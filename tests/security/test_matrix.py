@@ -122,7 +122,6 @@ TABLES = """
     dead_letter         .          .       S         S       S
     lake                .          .       SD        S       SD
     queue_metric        .          .       S         S       SID
-    backlog_forecast    .          .       S         S       SID
     lane                .          .       S         S       S
     arrival             .          .       S         S       S
     gate                .          .       S         S       S

@@ -94,13 +94,6 @@ class ObjectStore:
         _, bucket, key = path.split("/", 2)
         return s3_backends[ACCOUNT]["aws"].get_object(bucket, key) is not None
 
-    def put_many(self, keys: Iterable[str], value: bytes) -> None:
-        """Put objects straight into the bucket."""
-        from moto.s3.models import s3_backends
-
-        for key in keys:
-            s3_backends[ACCOUNT]["aws"].put_object(BUCKET, key, value)
-
     def files(self) -> fs.S3FileSystem:
         """Return pyarrow's file system for it."""
         return fs.S3FileSystem(access_key=KEY, secret_key=SECRET, endpoint_override=self.endpoint, region="us-east-1")

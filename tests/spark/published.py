@@ -18,13 +18,13 @@ from django_pgqueue.spark.lake import Lake
 from tests.spark.object_store import BUCKET, ObjectStore
 
 
-def arguments(lake: Lake, store: ObjectStore, prefix: str, *options: str) -> list[str]:
+def arguments(lake: Lake, store: ObjectStore, prefix: str) -> list[str]:
     to = ["--to", f"s3://{BUCKET}/{prefix}", "--endpoint", store.endpoint]
-    return ["publish", "--lake", str(lake.path), *to, *options]
+    return ["publish", "--lake", str(lake.path), *to]
 
 
-def publish(lake: Lake, store: ObjectStore, prefix: str, *options: str) -> int:
-    return main(arguments(lake, store, prefix, *options))
+def publish(lake: Lake, store: ObjectStore, prefix: str) -> int:
+    return main(arguments(lake, store, prefix))
 
 
 def merge_all(lake: Lake) -> None:

@@ -42,20 +42,20 @@ def filled(database: Database, source: Source, lake: Path) -> Path:
         export(source, lake)
     opened = Lake.open(lake)
     with opened.writing() as writing:
-        for table, partition in (("metrics", f"grain=day/day={DAY}"), ("forecast", f"day={DAY}")):
-            path = writing.stage(table, partition)
-            rows = [("default", TENANT), ("default", "other"), ("default", None)]
-            named = [{"queue": queue, "channel": channel} for queue, channel in rows]
-            columns = pa.schema([column for column in schema.arrow_schema(table) if column.name != "grain"])
-            pq.write_table(pa.Table.from_pylist(named, columns), path)
-            writing.commit(table, "rollup", [writing.staged(path)])
+        path = writing.stage("metrics", f"grain=day/day={DAY}")
+        named = [{"queue": "default", "channel": channel} for channel in (TENANT, "other", None)]
+        columns = pa.schema([column for column in schema.arrow_schema("metrics") if column.name != "grain"])
+        pq.write_table(pa.Table.from_pylist(named, columns), path)
+        writing.commit("metrics", "rollup", [writing.staged(path)])
     return lake
 
 
 def rows(lake: Path) -> dict[str, list[dict[str, Any]]]:
     opened = Lake.open(lake)
-    tables = ("archive", "dead_letter", "channel", "metrics", "forecast")
-    return {table: [row for path in opened.paths(table) for row in pq.read_table(path).to_pylist()] for table in tables}
+    return {
+        table: [row for path in opened.paths(table) for row in pq.read_table(path).to_pylist()]
+        for table in schema.TABLES
+    }
 
 
 def grep(lake: Path) -> list[str]:
@@ -76,9 +76,9 @@ def erase(lake: Path, *more: str, channel: str = TENANT) -> int:
 
 def test_no_file_has_the_tenant_and_the_rest_is_as_it_was(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = rows(filled)
-    assert len({path.split("/")[0] for path in grep(filled)}) == 5
+    assert len({path.split("/")[0] for path in grep(filled)}) == 4
     assert erase(filled, "--dry-run") == 0
-    summary = "20 archive, 1 channel, 4 dead_letter, 1 forecast, 1 metrics"
+    summary = "20 archive, 1 channel, 4 dead_letter, 1 metrics"
     assert f"would be erased in the lake: {summary}" in capsys.readouterr().out
     assert rows(filled) == before
     assert erase(filled) == 0

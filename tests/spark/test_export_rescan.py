@@ -15,6 +15,8 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
+from tests.spark.object_store import ObjectStore
+from tests.spark.published import publish
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, expected, ids, lake_rows
 from tests.support.sessions import Session as Database
@@ -39,7 +41,12 @@ def verify(dsn: str, lake: Path) -> Callable[[], int]:
 
 
 def test_a_lake_is_whole_after_lost_files_were_written_anew(
-    exported: Lake, source: Source, database: Database, verify: Callable[[], int], tmp_path: Path
+    exported: Lake,
+    source: Source,
+    database: Database,
+    verify: Callable[[], int],
+    store: ObjectStore,
+    prefix: str,
 ) -> None:
     for table in ("archive", "dead_letter"):
         exported.paths(table, [DAY])[0].unlink()
@@ -56,8 +63,7 @@ def test_a_lake_is_whole_after_lost_files_were_written_anew(
     assert rows["archive"] == {DAY.isoformat(): 40, NEXT_DAY.isoformat(): 20}
     assert rows["dead_letter"] == {DAY.isoformat(): 10, NEXT_DAY.isoformat(): 5}
     assert export(source, exported.path, RESCAN).files == 0
-    copy = (tmp_path / "copy").as_uri()
-    assert main(["publish", "--lake", str(exported.path), "--to", copy]) == 0
+    assert publish(exported, store, prefix) == 0
 
 
 def test_files_whose_rows_the_database_does_not_have_any_more_stay_missing(

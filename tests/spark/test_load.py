@@ -13,7 +13,7 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.load.metrics import COLUMNS, Loaded, load_metrics
+from django_pgqueue.spark.load import COLUMNS, Loaded, load_metrics
 from django_pgqueue.spark.source import Source
 from tests.spark.truth import by_key, lake_metrics
 from tests.support.sessions import Session as Database

@@ -90,41 +90,8 @@ def test_a_rollup_of_few_messages_needs_no_spark(source: Source, database: Datab
     assert "Metrics of 1 days" in ran
 
 
-def test_a_rollup_with_a_source_makes_the_forecast_without_spark_and_once(
-    dsn: str, database: Database, rolled_up: Lake
-) -> None:
+def test_a_rollup_with_a_source_loads_without_spark_and_once(dsn: str, rolled_up: Lake) -> None:
     rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
 
-    first = run_without_spark(*rollup)
-    versions = rolled_up.versions
-    second = run_without_spark(*rollup)
-
-    assert "Forecast: 24 rows." in first
-    assert "Loaded into the database: 1 days, 1 rows" in first
-    assert forecasts(database) == [("tenant 0", 24)]
-    if rolled_up.versions == versions:  # the hour did not end in between
-        assert second == NOTHING
-
-
-def test_messages_that_wait_are_news_for_the_forecast(dsn: str, database: Database, rolled_up: Lake) -> None:
-    rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
-    run_without_spark(*rollup)
-    database.execute("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'shop.confirm' FROM pgqueue_channel")
-
-    assert "Forecast: 48 rows." in run_without_spark(*rollup)
-    assert forecasts(database) == [("default", 24), ("tenant 0", 24)]
-
-
-def test_a_forecast_that_the_database_lost_is_loaded_again(dsn: str, database: Database, rolled_up: Lake) -> None:
-    rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
-    run_without_spark(*rollup)
-    database.execute("DELETE FROM pgqueue_backlog_forecast")
-
-    assert "Loaded into the database: 0 days, 0 rows" in run_without_spark(*rollup)
-    assert forecasts(database) == [("tenant 0", 24)]
-
-
-def forecasts(database: Database) -> list[tuple[str, int]]:
-    return database.execute(
-        "SELECT channel, count(*) FROM pgqueue_backlog_forecast GROUP BY channel ORDER BY channel"
-    ).fetchall()
+    assert "Loaded into the database: 1 days, 1 rows" in run_without_spark(*rollup)
+    assert run_without_spark(*rollup) == NOTHING

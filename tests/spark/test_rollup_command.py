@@ -11,7 +11,7 @@ import pytest
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.load.metrics import COLUMNS
+from django_pgqueue.spark.load import COLUMNS
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.truth import by_key, expected_metrics, lake_metrics
@@ -44,7 +44,6 @@ def test_metrics_reach_lake_and_database_whatever_the_names_are(
     assert lake_metrics(lake) == truth
     loaded = by_key(database.execute(f"SELECT {', '.join(COLUMNS)} FROM pgqueue_queue_metric").fetchall())
     assert loaded == {key: row for key, row in truth.items() if key[0] != "minute"}
-    assert database.execute("SELECT count(DISTINCT (queue, channel)) FROM pgqueue_backlog_forecast").fetchone() == (2,)
 
 
 def test_an_empty_lake_is_no_error(source: Source, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

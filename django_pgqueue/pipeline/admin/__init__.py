@@ -1,7 +1,6 @@
 """The pipeline in Django's admin. On an AdminSite of your own: ``site.register(Lake, LakeAdmin)`` and so on."""
 
-from django_pgqueue.pipeline.admin.backlog_forecast import BacklogForecastAdmin
 from django_pgqueue.pipeline.admin.lake import LakeAdmin
 from django_pgqueue.pipeline.admin.queue_metric import QueueMetricAdmin
 
-__all__ = ["BacklogForecastAdmin", "LakeAdmin", "QueueMetricAdmin"]
+__all__ = ["LakeAdmin", "QueueMetricAdmin"]

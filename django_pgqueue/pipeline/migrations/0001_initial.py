@@ -14,22 +14,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='BacklogForecast',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('computed_at', models.DateTimeField()),
-                ('queue', models.CharField(db_collation='C', max_length=100)),
-                ('channel', models.CharField(db_collation='C', max_length=200)),
-                ('hour_at', models.DateTimeField()),
-                ('expected_enqueued', models.FloatField()),
-                ('expected_capacity', models.FloatField()),
-                ('expected_backlog', models.FloatField()),
-            ],
-            options={
-                'db_table': 'pgqueue_backlog_forecast',
-            },
-        ),
-        migrations.CreateModel(
             name='Lake',
             fields=[
                 ('name', models.CharField(max_length=200, primary_key=True, serialize=False)),
@@ -84,10 +68,6 @@ class Migration(migrations.Migration):
             options={
                 'db_table': 'pgqueue_queue_metric',
             },
-        ),
-        migrations.AddConstraint(
-            model_name='backlogforecast',
-            constraint=models.UniqueConstraint(fields=('queue', 'channel', 'hour_at'), name='pgqueue_backlog_forecast_once'),
         ),
         migrations.AddIndex(
             model_name='queuemetric',

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.lake import Lake, LakeFile
-from django_pgqueue.spark.reading import BatchReader
-from django_pgqueue.spark.source import Source, only
+from django_pgqueue.spark.source import Reader, Source, only
 
 SUMS_BYTES = 512 * 1024 * 1024  # what one statement adds up, a few seconds
 # As in numpy, a sum is one modulo 2 ** 64: the times of a large day would not fit.
@@ -74,7 +73,7 @@ class DatabaseDay:
             found += Sums(rows, int(ids) % MODULUS, int(seconds * 1_000_000) % MODULUS)
         return found
 
-    def keys(self, reader: BatchReader, exported: int) -> pa.Table:
+    def keys(self, reader: Reader, exported: int) -> pa.Table:
         """Return id and time of each row below a horizon."""
         sql = f"SELECT id, {self.time} AS at FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
         batches = [batch for condition in self.ranges for batch in reader.batches(sql + condition, KEYS)]

@@ -33,7 +33,6 @@ RANGED = {
     "dead_letter": ("id", "created_at"),
     "channel": ("id",),
     "metrics": ("bucket_at",),
-    "forecast": ("hour_at",),
 }
 # How long the log names removed files. `compact` deletes them sooner.
 LOGGED = "interval 30 days"
@@ -120,11 +119,6 @@ class LakeTables:
     def paths(self, table: str, days: Collection[date] | None = None) -> list[Path]:
         """Return the paths of the files of a table, of some days (UTC) or of all."""
         return [self.path / file.path for file in self.files(table, days)]
-
-    def newest(self, table: str) -> list[Path]:
-        """Return the paths of the files of the newest day of a table."""
-        files = self.files(table)
-        return [self.path / file.path for file in files if file.day == files[-1].day]
 
     @property
     def versions(self) -> dict[str, int]:

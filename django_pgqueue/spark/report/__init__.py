@@ -40,7 +40,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--channel", metavar="NAME", help="a page of this channel, of the one --queue (default: the queue default)"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the metrics by day to this file")
 
 
 def _days(given: str) -> int:
@@ -60,5 +59,5 @@ def run(args: Namespace) -> int:
         if len(queues) > 1:
             raise PipelineError("--channel is that of one queue: give --queue once.")
     asked = ReportRequest(args.days, Choice(queues, args.channel), args.until, args.against)
-    print(write(args.lake, args.output, asked, args.csv))
+    print(write(args.lake, args.output, asked))
     return 0

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import pyarrow as pa
-
 from django_pgqueue.spark.report.compare import Comparison
-from django_pgqueue.spark.report.holdings import Holdings
 from django_pgqueue.spark.report.html import page
 from django_pgqueue.spark.report.read import Data
 from django_pgqueue.spark.report.sections.changes import changes
-from django_pgqueue.spark.report.sections.forecast import forecast
-from django_pgqueue.spark.report.sections.lake import lake
+from django_pgqueue.spark.report.sections.lake import Holdings, lake
 from django_pgqueue.spark.report.sections.queue import queue
 from django_pgqueue.spark.report.sections.retries import retries
 from django_pgqueue.spark.report.sections.sla import sla
@@ -23,19 +19,19 @@ from django_pgqueue.spark.report.sections.tenants import tenants
 MOST_QUEUES = 6
 
 
-def compose(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
-    """Return the HTML page. ``expected``: the rows of the forecast. The first MOST_QUEUES queues get a section each."""
+def compose(data: Data, compared: Comparison, holdings: Holdings, made_at: datetime) -> str:
+    """Return the HTML page. The first MOST_QUEUES queues get a section each."""
     plotted = data.queues[:MOST_QUEUES]
     sections = [summary(data)]
     if data.queues:
         sections.append(changes(compared))
         sections += [queue(data, name, number) for number, name in enumerate(plotted, 1)]
-        sections += [tenants(data), retries(data), sla(data), forecast(expected, plotted)]
+        sections += [tenants(data), retries(data), sla(data)]
     sections.append(lake(holdings))
     return page("Queue report", _period(data), sections, _made(made_at))
 
 
-def compose_channel(data: Data, compared: Comparison, expected: pa.Table, holdings: Holdings, made_at: datetime) -> str:
+def compose_channel(data: Data, compared: Comparison, holdings: Holdings, made_at: datetime) -> str:
     """Return the HTML page of one channel. It names no other channel, so the tenant may read it."""
     [name] = data.queues
     sections = [
@@ -44,7 +40,6 @@ def compose_channel(data: Data, compared: Comparison, expected: pa.Table, holdin
         queue(data, name, 1, of_channel=True),
         retries(data),
         sla(data),
-        forecast(expected, [name]),
     ]
     exported = f" Exported {holdings.exported_at:%d %b %Y %H:%M}." if holdings.exported_at else ""
     return page(f"Report of {name}", _period(data) + exported, sections, _made(made_at))

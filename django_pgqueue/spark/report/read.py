@@ -1,4 +1,4 @@
-"""Read the data of the report, a lake's metrics and forecast, with pyarrow and without Spark."""
+"""Read the data of the report, a lake's metrics, with pyarrow and without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from django_pgqueue.spark.lake.files import day_of
 from django_pgqueue.spark.lake.rows import read_table
-from django_pgqueue.spark.schema import arrow_schema
 
 # Each message is counted once in each level: whole queues, whole channels, handlers.
 
@@ -136,14 +135,14 @@ def read_report_data(
     by_day = read_days(files, days, choice)
     if not by_day.num_rows:
         return Data(days=list(days))
-    hours = _rows("metrics", files("hour", days[-HOURS_COMPARED:]), COMPARED, choice, _not_handlers)
+    hours = _rows(files("hour", days[-HOURS_COMPARED:]), COMPARED, choice, _not_handlers)
     grain = _grain(queue_rows(by_day)["bucket_at"].to_pylist(), queue_rows(hours)["bucket_at"].to_pylist())
     if grain == "minute" and _days(files("minute", days)) < _days(files("hour", days)):
         grain = "hour"  # the lake keeps metrics by minute of its newest days
-    rows = by_day if grain == "day" else _rows("metrics", files(grain, days), COLUMNS, choice, _not_handlers)
+    rows = by_day if grain == "day" else _rows(files(grain, days), COLUMNS, choice, _not_handlers)
     times = _regular(queue_rows(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
     history = _histories(queue_rows(rows), times)
-    ended_later = _rows("metrics", files("day", later), ["level", "queue", "channel", "enqueued", *ENDS], choice)
+    ended_later = _rows(files("day", later), ["level", "queue", "channel", "enqueued", *ENDS], choice)
     add_depth(history, {row["queue"]: _ended(row) for row in sums(queue_rows(ended_later), ["queue"], MOVED)})
     order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
     compared = channel_rows(rows if grain == "minute" else hours).select(COMPARED)
@@ -152,27 +151,21 @@ def read_report_data(
 
 def read_days(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
     """Read the rows of all levels, one per day. Raises PipelineError when a file cannot be read."""
-    return _rows("metrics", files("day", days), COLUMNS, choice)
+    return _rows(files("day", days), COLUMNS, choice)
 
 
 def read_hours(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
     """Read the rows of all levels, one per hour. Raises PipelineError when a file cannot be read."""
-    return _rows("metrics", files("hour", days), COLUMNS, choice)
-
-
-def read_forecast(paths: Iterable[Path], choice: Choice = EVERYTHING) -> pa.Table:
-    """Read the forecast from its Parquet files."""
-    return _rows("forecast", paths, arrow_schema("forecast").names, choice)
+    return _rows(files("hour", days), COLUMNS, choice)
 
 
 def _rows(
-    table: str,
     paths: Iterable[Path],
     columns: Sequence[str],
     choice: Choice = EVERYTHING,
     keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> pa.Table:
-    return choice.of(read_table(table, paths, columns, keep))
+    return choice.of(read_table("metrics", paths, columns, keep))
 
 
 def _not_handlers(rows: pa.Table) -> pa.Table:

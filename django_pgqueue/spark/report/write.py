@@ -10,8 +10,6 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_ranges
@@ -23,9 +21,8 @@ from django_pgqueue.spark.report.compare import (
     read_hours_compared,
 )
 from django_pgqueue.spark.report.compose import compose, compose_channel
-from django_pgqueue.spark.report.holdings import Holdings, holdings
-from django_pgqueue.spark.report.metrics_csv import metrics_csv
-from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_forecast, read_report_data
+from django_pgqueue.spark.report.read import EVERYTHING, Choice, Data, read_report_data
+from django_pgqueue.spark.report.sections.lake import Holdings, holdings
 
 # The most times that a lake is read, if it is written meanwhile.
 ATTEMPTS = 5
@@ -45,20 +42,18 @@ class ReportRequest:
     against: date | None = None
 
 
-def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = None) -> str:
-    """Write the report to ``output``, and its metrics by day to ``csv``. Returns the line that says so.
+def write(path: Path, output: Path, asked: ReportRequest) -> str:
+    """Write the report to ``output``. Returns the line that says so.
 
     Raises PipelineError when there is no lake, a file is damaged, the lake does not know a queue or a channel, or a
     file cannot be written.
     """
     lake = Lake.open(path)
-    data, compared, expected, held = steady(lake, lambda: _read(lake, asked))
+    data, compared, held = steady(lake, lambda: _read(lake, asked))
     _check_known(data, asked.choice)
     composed = compose if asked.choice.channel is None or not data.queues else compose_channel
-    page = composed(data, compared, expected, held, datetime.now(UTC))
+    page = composed(data, compared, held, datetime.now(UTC))
     _replace(output, page)
-    if csv is not None:
-        _replace(csv, metrics_csv(data))
     counts = [
         f"{len(data.queues):,} queue{'s' * (len(data.queues) != 1)}",
         f"{len(data.days):,} day{'s' * (len(data.days) != 1)}",
@@ -66,7 +61,7 @@ def write(path: Path, output: Path, asked: ReportRequest, csv: Path | None = Non
     return f"{output.resolve()}: {', '.join(counts)}, {len(page.encode()) / 1000:,.0f} kB"
 
 
-def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table, Holdings]:
+def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, Holdings]:
     def files(grain: str, within: Sequence[date]) -> list[Path]:
         return [file for file in lake.paths("metrics", within) if f"grain={grain}" in file.parts]
 
@@ -82,7 +77,6 @@ def _read(lake: Lake, asked: ReportRequest) -> tuple[Data, Comparison, pa.Table,
     return (
         read_report_data(files, period, asked.choice, [day for day in there if period and day > period[-1]]),
         compared,
-        read_forecast(lake.newest("forecast"), asked.choice),
         holdings(lake),
     )
 

@@ -1,1 +1,1 @@
-"""Compute the lake's metrics and its forecast from its messages, with Spark SQL."""
+"""Compute the lake's metrics from its messages."""

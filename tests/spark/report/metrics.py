@@ -36,25 +36,18 @@ def of_each_grain(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def lake_of(
-    path: Path, rows: Iterable[dict[str, Any]], forecast: Iterable[dict[str, Any]] = (), *, replace: bool = False
-) -> Lake:
+def lake_of(path: Path, rows: Iterable[dict[str, Any]], *, replace: bool = False) -> Lake:
     lake = Lake.open(path, create=True)
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    parts: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        parts["metrics", f"grain={row['grain']}/day={row['bucket_at'].date()}"].append(row)
-    for row in forecast:
-        parts["forecast", f"day={row['computed_at'].date()}"].append(row)
+        parts[f"grain={row['grain']}/day={row['bucket_at'].date()}"].append(row)
     with lake.writing() as writing:
-        staged: dict[str, list[StagedFile]] = {"metrics": [], "forecast": []}
-        for (table, partition), content in parts.items():
-            file = writing.stage(table, partition)
+        staged: list[StagedFile] = []
+        for partition, content in parts.items():
+            file = writing.stage("metrics", partition)
             # The grain is in the path alone.
-            rows = pa.Table.from_pylist(content, arrow_schema(table))
-            pq.write_table(rows.drop_columns("grain") if table == "metrics" else rows, file)
-            staged[table].append(writing.staged(file))
-        for table, files in staged.items():
-            old = [file for file in lake.files(table) if replace and (table, file.partition) in parts]
-            state = {"rolled_up": lake.versions} if table == "metrics" else None
-            writing.commit(table, "rollup", files, old, state=state)
+            pq.write_table(pa.Table.from_pylist(content, arrow_schema("metrics")).drop_columns("grain"), file)
+            staged.append(writing.staged(file))
+        old = [file for file in lake.files("metrics") if replace and file.partition in parts]
+        writing.commit("metrics", "rollup", staged, old, state={"rolled_up": lake.versions})
     return lake

@@ -1,9 +1,7 @@
-"""The page of one channel, the depth of a queue, channels that are alike, and the metrics as CSV."""
+"""The page of one channel, the depth of a queue, and channels that are alike."""
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.report.read import read_report_data
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
-from tests.spark.report.test_report import NOON, three_levels
+from tests.spark.report.test_report import NOON
 
 
 def two_channels(path: Path) -> Path:
@@ -38,12 +36,7 @@ def two_channels(path: Path) -> Path:
                     capacity_share=completed / 95,
                 )
             )
-    forecast = [
-        {"computed_at": NOON, "queue": "mail", "channel": channel, "hour_at": NOON,
-         "expected_enqueued": 1.0, "expected_capacity": 1.0, "expected_backlog": backlog}
-        for channel, backlog in (("acme", 40.0), ("bolt", 999.0))
-    ]  # fmt: skip
-    lake_of(path, of_each_grain(*rows), forecast)
+    lake_of(path, of_each_grain(*rows))
     return path
 
 
@@ -55,8 +48,7 @@ def test_the_page_of_a_channel_has_its_numbers_and_no_name_of_another(tmp_path: 
     assert page.tables["Handlers"][1][:5] == ["acme", "shop.confirm", "85", "0", "5"]
     assert page.tables["Channels with an SLA"][1][:6] == ["acme", "acme", "3 s", "85", "5", "94 %"]
     assert "age at its end: 7 s" in page.text
-    assert "backlog: 40" in page.text
-    for other in ("bolt", "999", "Noisy neighbours", "Capacity by channel", "Top movers"):
+    for other in ("bolt", "Noisy neighbours", "Capacity by channel", "Top movers"):
         assert other not in page.text
 
 
@@ -130,23 +122,3 @@ def test_a_channel_that_stands_out_has_a_chart(tmp_path: Path) -> None:
     rows += [metric(NOON, "mail", f"tenant {n}", completed=1, run_seconds=40.0 if n == 7 else 5.0) for n in range(9)]
 
     assert "are alike" not in reported(lake_of(tmp_path / "lake", of_each_grain(*rows)).path).text
-
-
-def test_the_csv_has_each_day_and_no_formula(tmp_path: Path) -> None:
-    formula = "=HYPERLINK(1)"
-    rows = three_levels(NOON, "mail", formula, "h", completed=3, wait_p95_seconds=0.25, dead_by_reason={"=a": 2})
-    rows += three_levels(NOON - timedelta(days=1), "mail", formula, "h", completed=4)
-    lake = lake_of(tmp_path / "lake", of_each_grain(*rows))
-    output = tmp_path / "metrics.csv"
-
-    status = main(["report", "--lake", str(lake.path), "--output", str(tmp_path / "r.html"), "--csv", str(output)])
-
-    assert status == 0
-    found = list(csv.DictReader(io.StringIO(output.read_text(encoding="utf-8"))))
-    assert [(row["day"], row["level"], row["channel"], row["completed"]) for row in found] == [
-        (day, level, "" if level == "queue" else f"'{formula}", count)
-        for day, count in (("2026-11-20", "4"), ("2026-11-21", "3"))
-        for level in ("channel", "handler", "queue")
-    ]
-    assert found[-1]["wait_p95_seconds"] == "0.25"
-    assert found[-1]["dead_by_reason"] == '{"=a": 2}'

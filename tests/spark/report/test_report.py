@@ -24,8 +24,6 @@ from tests.spark.report.page import reported
 from tests.support.cases import cases
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-# When the forecast was made: not of the days that there are metrics of.
-LATER = NOON + timedelta(days=3)
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
 
 
@@ -48,16 +46,7 @@ def small(tmp_path: Path) -> Path:
         retries_by_reason={"TimeoutError": 20},
     )  # fmt: skip
     rows += three_levels(NOON, "slow", "default", "shop.report", enqueued=1, completed=1, attempts=1)
-    hour = LATER + timedelta(hours=3)
-    forecast = [
-        {"computed_at": computed_at, "queue": "mail", "channel": channel, "hour_at": hour,
-         "expected_enqueued": 5.0, "expected_capacity": 9.0, "expected_backlog": backlog}
-        for computed_at, channel, backlog in (
-            (LATER - timedelta(days=2), "acme", 999.0), (LATER - timedelta(hours=1), "acme", 999.0),
-            (LATER, "acme", 40.0), (LATER, "bolt", 2.0),
-        )
-    ]  # fmt: skip
-    lake_of(tmp_path / "lake", of_each_grain(*rows), forecast)
+    lake_of(tmp_path / "lake", of_each_grain(*rows))
     return tmp_path / "lake"
 
 
@@ -82,13 +71,6 @@ def test_a_bucket_tells_its_numbers(small: Path) -> None:
     assert "21 Nov 2026 12:00 UTC\ncompleted: 90\ndead letters: 10\nenqueued: 100" in page.text
     assert "21 Nov 2026 12:00 UTC\nfailed: 7\npoison: 3" in page.text
     assert "21 Nov 2026 12:00 UTC\nTimeoutError: 20" in page.text
-
-
-def test_the_newest_forecast_is_added_up_over_channels(small: Path) -> None:
-    page = reported(small)
-
-    assert "backlog: 42\nenqueued in the hour: 10\ncould be settled in the hour: 18" in page.text
-    assert "999" not in page.text
 
 
 def test_the_lake_is_described(small: Path) -> None:
@@ -172,9 +154,7 @@ def test_hostile_names_are_text_everywhere_and_nothing_is_loaded_or_run(tmp_path
         enqueued=3, completed=2, dead=1, attempts=4, retries=1, run_seconds=2.0, retry_seconds=1.0, sla_seconds=1.0,
         wait_p95_seconds=1.0, sla_breaches=1, dead_by_reason={f"r{HOSTILE}": 1}, retries_by_reason={f"e{HOSTILE}": 1},
     )  # fmt: skip
-    forecast = [{"computed_at": NOON, "queue": f"q{HOSTILE}", "channel": HOSTILE, "hour_at": NOON,
-                 "expected_enqueued": 1.0, "expected_capacity": 1.0, "expected_backlog": 1.0}]  # fmt: skip
-    lake_of(tmp_path / "lake", of_each_grain(*rows), forecast)
+    lake_of(tmp_path / "lake", of_each_grain(*rows))
 
     page = reported(tmp_path / "lake")
 

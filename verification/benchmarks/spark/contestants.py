@@ -44,7 +44,7 @@ def adbc(source: Source) -> Iterator[Run]:
     """One process, one statement, one file."""
 
     def run(path: Path) -> None:
-        with pq.ParquetWriter(path, ARROW, compression="zstd") as writer, source.reader(adbc=True) as reader:
+        with pq.ParquetWriter(path, ARROW, compression="zstd") as writer, source.reader() as reader:
             for batch in reader.batches(query(source), ARROW):
                 writer.write_batch(batch)
         durable.sync_to_disk(path)

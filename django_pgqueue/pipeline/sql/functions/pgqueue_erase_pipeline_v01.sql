@@ -1,5 +1,5 @@
--- Deletes what the pipeline keeps in the database of channels: metrics, forecasts, streams and messages that a bulk
--- enqueue has staged; or counts it.
+-- Deletes what the pipeline keeps in the database of channels: metrics, streams and messages that a bulk enqueue
+-- has staged; or counts it.
 -- p_channels: names. The claims of a stream go with it: a query that still reads it fails.
 -- Returns the number of rows by table.
 -- Locks: the rows; a stage that is being dropped is left out.
@@ -18,7 +18,7 @@ BEGIN
     IF NOT p_dry_run THEN
         DELETE FROM pgqueue_stream_claim AS c WHERE c.stream = ANY (v_streams);
     END IF;
-    FOREACH v_table IN ARRAY ARRAY['queue_metric', 'backlog_forecast', 'stream'] LOOP
+    FOREACH v_table IN ARRAY ARRAY['queue_metric', 'stream'] LOOP
         v_removed := v_removed || jsonb_build_object(v_table,
             pgqueue_erase_rows(('pgqueue_' || v_table)::regclass, p_queue, p_channels, p_dry_run));
     END LOOP;

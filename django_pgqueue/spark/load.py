@@ -11,52 +11,27 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.parquet as pq
-from psycopg import sql
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake, durable
 from django_pgqueue.spark.lake.files import LakeFile, day_of
+from django_pgqueue.spark.lake.rows import read_parquet
 from django_pgqueue.spark.lake.tables import changed_partitions, files_of
 from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.source import Source
 
 BATCH_ROWS = 5_000
+# The grain is in the path alone.
+METRICS = pa.schema([field for field in schema.arrow_schema("metrics") if field.name != "grain"])
 
 
-def read_rows(files: Iterable[Path], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the files; a column that an older file does not have is None.
-
-    Raises PipelineError, with the name of a file that cannot be read.
-    """
+def read_rows(files: Iterable[Path]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the files. Raises PipelineError, with the name of a file that cannot be read."""
     for path in files:
-        try:
-            with pq.ParquetFile(path) as file:
-                there = set(file.schema_arrow.names)
-                for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in columns if name in there]):
-                    nothing = [None] * batch.num_rows
-                    values = (batch.column(name).to_pylist() if name in there else nothing for name in columns)
-                    yield from zip(*values, strict=True)
-        except (OSError, pa.ArrowException) as error:
-            raise PipelineError(f"{path} cannot be read ({error}): compute it anew with rollup --all.") from None
+        for batch in read_parquet(path, METRICS).to_batches(BATCH_ROWS):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def copy_into(
-    connection: psycopg.Connection[Any], table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> int:
-    """Copy rows into a table. Returns the number of rows."""
-    names = sql.SQL(", ").join(map(sql.Identifier, columns))
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table), names)
-    written = 0
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for row in rows:
-            copy.write_row(row)
-            written += 1
-    return written
-
-
-TABLE = "pgqueue_queue_metric"
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]
 MAPS = {n for n, column in enumerate(schema.TABLES["metrics"]) if column.type == schema.COUNTS}
 REMOVE = "DELETE FROM pgqueue_queue_metric WHERE grain = %s AND bucket_at >= %s AND bucket_at < %s"
@@ -131,10 +106,14 @@ def _changed(lake: Lake, files: Sequence[LakeFile], grain: str, since: int | Non
 
 def _load(connection: psycopg.Connection[Any], lake: Lake, files: Sequence[LakeFile], grain: str, day: date) -> int:
     paths = [lake.path / file.path for file in files if file.partition == f"grain={grain}/day={day}"]
-    rows = (_row(grain, row) for row in read_rows(paths, COLUMNS[1:]))
+    rows = (_row(grain, row) for row in read_rows(paths))
     with connection.transaction():
         connection.execute(REMOVE, [grain, midnight(day), midnight(day) + ONE_DAY])
-        return copy_into(connection, TABLE, COLUMNS, rows)
+        with connection.cursor() as cursor:
+            with cursor.copy(f"COPY pgqueue_queue_metric ({', '.join(COLUMNS)}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            return cursor.rowcount
 
 
 def _row(grain: str, row: Sequence[Any]) -> list[Any]:

@@ -1,5 +1,0 @@
-from django_pgqueue.pipeline.models.backlog_forecast import BacklogForecast
-from django_pgqueue.pipeline.models.lake import Lake
-from django_pgqueue.pipeline.models.queue_metric import QueueMetric
-
-__all__ = ["BacklogForecast", "Lake", "QueueMetric"]

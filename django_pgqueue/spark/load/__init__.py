@@ -1,1 +1,0 @@
-"""Load the lake's metrics and forecast into the tables that the admin shows."""
