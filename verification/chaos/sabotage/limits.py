@@ -44,7 +44,8 @@ DEFECTS = (
         "I2", crowded=["newest"] * 10,
     ),
     defect(
-        "a full channel drops messages that are being taken", "choose_dropped", "status::integer <> 2\n                FOR UPDATE SKIP LOCKED",
+        "a full channel drops messages that are being taken", "choose_dropped",
+        "status::integer <> 2\n                FOR UPDATE SKIP LOCKED",
         "status::integer <> 2", "I4",
         producers=4, crowded=["newest"] * 10,
     ),
