@@ -47,7 +47,7 @@ BEGIN
             ('dead',
                 format('It became a dead letter at %s%s, at attempt %s of %s%s: %s.%s', date_trunc('second', d.dead_at),
                     ' by worker ' || d.worker, d.attempts, d.max_attempts,
-                    format(' and after %s interruption(s)', nullif(pgqueue_interruptions(d.errors), 0)), d.reason,
+                    ' and after ' || nullif(pgqueue_interruptions(d.errors), 0) || ' interruption(s)', d.reason,
                     ' ' || nullif(left(
                         coalesce(d.details ->> 'message', d.errors -> -1 ->> 'message'), 500), '')),
                 jsonb_build_object('at', d.dead_at, 'queue', d.queue, 'channel', d.channel, 'worker', d.worker,
