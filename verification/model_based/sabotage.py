@@ -105,7 +105,7 @@ LIMITS = (
     ),
     Defect(
         "tokens are not taken", "lease_within", "v_rooms[v_at].tokens - v_message.cost", "v_rooms[v_at].tokens",
-        also=(("enter_limit", "v_room.tokens - p_cost", "v_room.tokens"),),
+        also=(("take_alike", "v_room.tokens - v_all.cost", "v_room.tokens"),),
     ),
     Defect("a bucket holds more than the burst", "limit_room", "least(l.release_burst, coalesce(", "(coalesce("),
     Defect("cost in flight is not counted", "limit_room", "l.max_cost - o.cost", "l.max_cost"),
@@ -115,10 +115,7 @@ LIMITS = (
     ),
     Defect(
         "the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false",
-        also=(
-            ("take_place", "WHERE h.handler = v_message.handler", "WHERE false"),
-            ("take_alike", "WHERE h.handler = m.handler", "WHERE false"),
-        ),
+        also=(("take_alike", "WHERE h.handler = m.handler", "WHERE false"),),
     ),
     Defect(
         "a message that waits for a shared limit is not promoted", "promote_waiting",
