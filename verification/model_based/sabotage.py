@@ -79,13 +79,13 @@ REFUSALS = (
 """Defects of refusals, which the actors of `verification.chaos` turn into errors."""
 FULL = (
     Defect(
-        "the newest leaves a full channel", "longest_due",
-        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT p_most",
-        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT p_most",
+        "the newest leaves a full channel", "choose_dropped",
+        "ORDER BY -m.priority, m.dequeue_at, m.id\n                    LIMIT v_looked",
+        "ORDER BY m.dequeue_at DESC, m.id DESC\n                    LIMIT v_looked",
     ),
     Defect(
-        "the message that is due last leaves first", "longest_due",
-        "            ORDER BY dequeue_at, id\n", "            ORDER BY dequeue_at DESC, id\n",
+        "the message that is due last leaves first", "choose_dropped",
+        "                ORDER BY dequeue_at, id\n", "                ORDER BY dequeue_at DESC, id\n",
     ),
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
 )  # fmt: skip
@@ -183,7 +183,7 @@ ORDERED = (
         "PERFORM pgqueue_unpark_ordered(v_ids)", "PERFORM 1",
     ),
     Defect(
-        "messages of an ordered channel are set aside behind the first", "set_aside_behind", " AND NOT c.ordered", ""
+        "messages of an ordered channel are set aside behind the first", "take_places", " AND NOT c.ordered", ""
     ),
     Defect(
         "a message that was given back does not hold its ordered channel", "reschedule",
