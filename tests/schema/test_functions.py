@@ -178,8 +178,6 @@ INLINED = {
     "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
     "pgqueue_live_leases": "SELECT l.* FROM pgqueue_live_leases('{1}') AS l",
-    "pgqueue_redrive_time": "SELECT pgqueue_redrive_time(c, 'a', m.dequeue_at, 1, NULL, m.created_at) "
-    "FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id",
     "pgqueue_round": "SELECT r.round FROM pgqueue_round('default', 1, false, 1, 0, 1) AS r",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",
     "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "

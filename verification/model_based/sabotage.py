@@ -193,9 +193,9 @@ ORDERED = (
         "a held message stays held when the order ends", "channel_changed", "IF v_freed <> '{}' THEN", "IF false THEN"
     ),
     Defect(
-        "a redriven message has no place in its ordered channel", "redrive_time", "p_channel.ordered AND", "false AND"
+        "a redriven message has no place in its ordered channel", "redrive", "WHEN c.ordered AND", "WHEN false AND"
     ),
-    Defect("a redrive does not end the pause", "resume_redriven", "d.id = ANY (p_ids)", "false"),
+    Defect("a redrive does not end the pause", "redrive", "d.id = ANY (v_letters.ids)", "false"),
     Defect(
         "a dead letter that was resumed pauses its channel again", "pause_at_dead",
         " AND c.stopped_by IS DISTINCT FROM u.id", "",

@@ -2,11 +2,12 @@
 -- worker counts.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
--- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find. Before a look at an empty line, it brings back what can be served again; the many dequeues of
--- idle consumers end there. On an empty line, arrivals that can wait are folded at once: they may be of the same
--- channel, and come first. A lone message does not stand in the line (pgqueue_receive). All lanes that come into an
--- empty line are fresh. Other arrivals that can wait are folded about once in eight messages, so that they need no
--- ticker; but at once when the time of a lane has come, which would lose tokens of its rate.
+-- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find. Before a look at
+-- an empty line, it brings back what can be served again; the many dequeues of idle consumers end there. On an empty
+-- line, arrivals that can wait are folded at once: they may be of the same channel, and come first. A lone message does
+-- not stand in the line (pgqueue_receive). All lanes that come into an empty line are fresh. Other arrivals that can
+-- wait are folded about once in eight messages, so that they need no ticker; but at once when the time of a lane has
+-- come, which would lose tokens of its rate.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.

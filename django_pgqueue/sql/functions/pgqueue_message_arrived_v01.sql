@@ -97,7 +97,8 @@ BEGIN
             r.room - v_channel.messages + cardinality(v_channel.ids), v_channel.ids) INTO v_dropped
         FROM pgqueue_reserve(v_channel.id, v_channel.max_size, 0) AS r;
         PERFORM pgqueue_archive(v_dropped, 'dropped') WHERE v_dropped IS NOT NULL;
-        PERFORM pgqueue_raise(r.refusal) FROM pgqueue_reserve(v_channel.id, v_channel.max_size, v_channel.messages) AS r;
+        PERFORM pgqueue_raise(r.refusal)
+        FROM pgqueue_reserve(v_channel.id, v_channel.max_size, v_channel.messages) AS r;
     END LOOP;
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
         PERFORM pgqueue_publish('created', ARRAY(SELECT a.id FROM arrived AS a));

@@ -1,10 +1,10 @@
 -- Takes the places of messages that all have one and the same shared limit and no breaker, if the limit has room for
 -- all of them: the short way of pgqueue_lease_within and pgqueue_take_places, for one message or many.
--- p_ids: locked by the caller; p_now: its reading of the clock, by which they are leased. The settings of the callers pin
--- the plan.
--- Returns false when nothing was written, and pgqueue_lease_within must decide, message by message: the limit is full or
---   locked, others wait for it, a breaker is open, the channel needs a row, or corrections have to be deleted. Of places
---   that are free again, 16 are deleted together.
+-- p_ids: locked by the caller; p_now: its reading of the clock, by which they are leased. The settings of the callers
+-- pin the plan.
+-- Returns false when nothing was written, and pgqueue_lease_within must decide, message by message: the limit is full
+--   or locked, others wait for it, a breaker is open, the channel needs a row, or corrections have to be deleted. Of
+--   places that are free again, 16 are deleted together.
 -- Locks: as pgqueue_hold_limit. It does not wait for a locked limit, because the long way does.
 CREATE FUNCTION pgqueue_take_alike(p_ids bigint[], p_now timestamptz)
 RETURNS boolean

@@ -17,7 +17,7 @@
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
---   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
+--   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive
 --   10 milliseconds   margin after the time of a rate: next_due
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
@@ -27,7 +27,7 @@
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
 --                raise_floors, measure_since; maintenance counts as stopped: explain_message; pause
---                between two warnings: may_warn_of_queue
+--                between two warnings: sweep
 --   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
 --                one transaction: pop

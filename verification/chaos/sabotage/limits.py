@@ -38,7 +38,7 @@ DEFECTS = (
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
     defect(
-        "a full channel forgets the messages that it drops", "admit_one",
+        "a full channel forgets the messages that it drops", "enqueue",
         "PERFORM pgqueue_archive(dropped_ids, 'dropped')",
         "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
         "I2", crowded=["newest"] * 10,
