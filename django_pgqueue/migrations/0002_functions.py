@@ -140,7 +140,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_measure", 1),
         InstallFunction("pgqueue_measure_backlog", 1),
         InstallFunction("pgqueue_measure_settled", 1),
-        InstallFunction("pgqueue_measure_since", 1),
         InstallFunction("pgqueue_measure_tidy", 1),
         InstallFunction("pgqueue_message_arrived", 1),
         InstallFunction("pgqueue_metering_problem", 1),
@@ -240,7 +239,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_wake_freed", 1),
         InstallFunction("pgqueue_wake_waiting", 1),
         InstallFunction("pgqueue_watch_breaker", 1),
-        InstallFunction("pgqueue_withhold", 1),
         migrations.RunSQL(
             "SELECT pgqueue_make_partitions(7)",
             "DO $$ DECLARE v_name regclass; BEGIN"

@@ -62,9 +62,9 @@ LONE = (
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
-        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF v_limits",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        ELSIF dropped_ids",
         "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n"
-        "    END IF;\n    IF v_limits",
+        "        IF dropped_ids",
     ),
     Defect(
         "a missing channel is raised", "enqueue",

@@ -100,9 +100,29 @@ BEGIN
                 p_costs, p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority,
                     dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost,
                     order_key, place));
-        RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r WHERE v_refused;
+        IF v_refused THEN
+            -- Nothing is written: each message has its refusal, or is withheld.
+            RETURN QUERY
+            SELECT NULL::bigint, coalesce(r.refusal ->> 'outcome', 'withheld'), NULL::timestamptz, NULL::bigint[],
+                r.refusal
+            FROM unnest(v_requests) AS u
+            CROSS JOIN LATERAL (
+                SELECT coalesce(pgqueue_validate(
+                    u.handler, u.payload, u.body, u.headers, u.priority, u.dequeue_at, u.delay, u.max_attempts,
+                    u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key),
+                    pgqueue_metering_problem(u.limits, u.cost, u.order_key, u.queue, u.channel, u.handler)) AS problem
+            ) AS v
+            CROSS JOIN LATERAL (
+                SELECT CASE
+                    WHEN v.problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid message: ' || v.problem)
+                    ELSE v_look.refusals -> jsonb_build_array(u.queue, u.channel)::text
+                END AS refusal
+            ) AS r
+            ORDER BY u.place;
+            RETURN;
+        END IF;
         RETURN QUERY
-        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e WHERE NOT v_refused;
+        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e;
         RETURN;
     END IF;
     RETURN QUERY
