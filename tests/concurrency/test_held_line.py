@@ -35,7 +35,7 @@ def test_a_short_line_that_is_held_takes_few_steps(session: Session) -> None:
     found, called = functions(session)
 
     assert found == 0
-    assert called == {"pgqueue_dequeue", "pgqueue_dequeue_held", "pgqueue_take_shared"}
+    assert called == {"pgqueue_dequeue", "pgqueue_take_shared"}
 
 
 def test_an_arrival_of_the_lane_that_is_held_takes_few_steps(session: Session, business: Session) -> None:

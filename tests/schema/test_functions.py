@@ -167,12 +167,10 @@ INLINED = {
     "pgqueue_alert_breaker": "SELECT a.* FROM pgqueue_message AS m, pgqueue_alert_breaker(m.handler, 1) AS a",
     "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, NULL, 1, '{}') AS a",
     "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
-    "pgqueue_first_weights": "SELECT w.weight FROM pgqueue_first_weights('default', 1, 1, 8) AS w",
     "pgqueue_first_of_key": "SELECT f.* FROM pgqueue_first_of_key(1, 'invoice-7') AS f",
     "pgqueue_is_guarded": "SELECT pgqueue_is_guarded(q) FROM pgqueue_queue AS q",
     "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
     "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
-    "pgqueue_look_ahead": "SELECT a.* FROM pgqueue_look_ahead(1, 0::smallint, '-infinity', 0, '{}') AS a",
     "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
     "pgqueue_must_ask": "SELECT a.id FROM pgqueue_must_ask('{1}') AS a",
     "pgqueue_started_at": "SELECT pgqueue_started_at(m.created_at, m.leased_at, 1) FROM pgqueue_message AS m",
@@ -180,8 +178,6 @@ INLINED = {
     "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",
     "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
     "pgqueue_live_leases": "SELECT l.* FROM pgqueue_live_leases('{1}') AS l",
-    "pgqueue_redrive_time": "SELECT pgqueue_redrive_time(c, 'a', m.dequeue_at, 1, NULL, m.created_at) "
-    "FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id",
     "pgqueue_round": "SELECT r.round FROM pgqueue_round('default', 1, false, 1, 0, 1) AS r",
     "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",
     "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "

@@ -62,9 +62,9 @@ LONE = (
 REFUSALS = (
     Defect(
         "a full channel is found by the trigger", "enqueue",
-        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        END IF;\n    END IF;\n    IF v_limits",
+        "        IF outcome IS NOT NULL THEN\n            RETURN;\n        ELSIF dropped_ids",
         "        IF outcome = 'dropped' THEN\n            RETURN;\n        END IF;\n        outcome := NULL;\n"
-        "    END IF;\n    IF v_limits",
+        "        IF dropped_ids",
     ),
     Defect(
         "a missing channel is raised", "enqueue",
@@ -79,13 +79,13 @@ REFUSALS = (
 """Defects of refusals, which the actors of `verification.chaos` turn into errors."""
 FULL = (
     Defect(
-        "the newest leaves a full channel", "longest_due",
-        "ORDER BY -m.priority, m.dequeue_at, m.id\n                LIMIT p_most",
-        "ORDER BY m.dequeue_at DESC, m.id DESC\n                LIMIT p_most",
+        "the newest leaves a full channel", "choose_dropped",
+        "ORDER BY -m.priority, m.dequeue_at, m.id\n                    LIMIT v_looked",
+        "ORDER BY m.dequeue_at DESC, m.id DESC\n                    LIMIT v_looked",
     ),
     Defect(
-        "the message that is due last leaves first", "longest_due",
-        "            ORDER BY dequeue_at, id\n", "            ORDER BY dequeue_at DESC, id\n",
+        "the message that is due last leaves first", "choose_dropped",
+        "                ORDER BY dequeue_at, id\n", "                ORDER BY dequeue_at DESC, id\n",
     ),
     Defect("a message replaces one", "choose_dropped", "THEN p_max_size - p_room ELSE", "THEN v_missing ELSE"),
 )  # fmt: skip
@@ -105,7 +105,7 @@ LIMITS = (
     ),
     Defect(
         "tokens are not taken", "lease_within", "v_rooms[v_at].tokens - v_message.cost", "v_rooms[v_at].tokens",
-        also=(("enter_limit", "v_room.tokens - p_cost", "v_room.tokens"),),
+        also=(("take_alike", "v_room.tokens - v_all.cost", "v_room.tokens"),),
     ),
     Defect("a bucket holds more than the burst", "limit_room", "least(l.release_burst, coalesce(", "(coalesce("),
     Defect("cost in flight is not counted", "limit_room", "l.max_cost - o.cost", "l.max_cost"),
@@ -115,10 +115,7 @@ LIMITS = (
     ),
     Defect(
         "the limits of handlers are not looked up", "lease_within", "WHERE h.handler = m.handler", "WHERE false",
-        also=(
-            ("take_place", "WHERE h.handler = v_message.handler", "WHERE false"),
-            ("take_alike", "WHERE h.handler = m.handler", "WHERE false"),
-        ),
+        also=(("take_alike", "WHERE h.handler = m.handler", "WHERE false"),),
     ),
     Defect(
         "a message that waits for a shared limit is not promoted", "promote_waiting",
@@ -186,7 +183,7 @@ ORDERED = (
         "PERFORM pgqueue_unpark_ordered(v_ids)", "PERFORM 1",
     ),
     Defect(
-        "messages of an ordered channel are set aside behind the first", "set_aside_behind", " AND NOT c.ordered", ""
+        "messages of an ordered channel are set aside behind the first", "take_places", " AND NOT c.ordered", ""
     ),
     Defect(
         "a message that was given back does not hold its ordered channel", "reschedule",
@@ -196,9 +193,9 @@ ORDERED = (
         "a held message stays held when the order ends", "channel_changed", "IF v_freed <> '{}' THEN", "IF false THEN"
     ),
     Defect(
-        "a redriven message has no place in its ordered channel", "redrive_time", "p_channel.ordered AND", "false AND"
+        "a redriven message has no place in its ordered channel", "redrive", "WHEN c.ordered AND", "WHEN false AND"
     ),
-    Defect("a redrive does not end the pause", "resume_redriven", "d.id = ANY (p_ids)", "false"),
+    Defect("a redrive does not end the pause", "redrive", "d.id = ANY (v_letters.ids)", "false"),
     Defect(
         "a dead letter that was resumed pauses its channel again", "pause_at_dead",
         " AND c.stopped_by IS DISTINCT FROM u.id", "",

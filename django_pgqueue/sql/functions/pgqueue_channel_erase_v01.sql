@@ -76,7 +76,12 @@ BEGIN
     -- The tables without an index on the channel are read in ranges. A partition may have been dropped since.
     SELECT c.oid::regclass AS relation, c.relname::text AS name, c.relname <> 'pgqueue_dead_letter' AS is_archive
     INTO v_table
-    FROM pgqueue_erase_tables() AS t JOIN pg_class AS c ON c.oid = t.relation
+    FROM (
+        SELECT p.relid AS relation FROM pg_partition_tree('pgqueue_archived_message') AS p
+        WHERE p.isleaf AND p.level > 0
+        UNION ALL
+        SELECT 'pgqueue_dead_letter'::regclass
+    ) AS t JOIN pg_class AS c ON c.oid = t.relation
     WHERE c.relname::text >= p_after ->> 'table' AND (p_after ? 'block' OR c.relname::text > p_after ->> 'table')
     ORDER BY c.relname::text
     LIMIT 1;

@@ -1,5 +1,5 @@
 -- Chooses and locks the messages that leave a full channel for new ones. drop_oldest takes as many as places are
--- missing, the longest due first (pgqueue_longest_due), then scheduled ones by their time. replace takes all ready and
+-- missing, the longest due first, then scheduled ones by their time. replace takes all ready and
 -- scheduled ones. A message that is leased, or is being taken, stays.
 -- p_room: places that are free, not counting them; p_new: their ids, in order. New messages arrive one after the other:
 -- each makes those before it leave, and the last one stays.
@@ -29,10 +29,57 @@ DECLARE
     v_ids bigint[];
     v_scheduled bigint;
     v_gone bigint;
+    v_now timestamptz := clock_timestamp();
+    v_waits boolean;
 BEGIN
+    -- While no message waits for a limit or a key (-1), the look for those of the channel would walk dead entries only.
+    SELECT count(*) > 0 INTO v_waits FROM (
+        SELECT m.waits_for FROM pgqueue_message AS m WHERE m.waits_for >= -1 ORDER BY m.waits_for LIMIT 1
+    ) AS w;
+    -- Finds those that are due the longest: ready ones, and those that wait for a shared limit or for their order key.
     -- Repeats with more of them, when other transactions take the oldest at this moment.
     LOOP
-        v_oldest := pgqueue_longest_due(p_channel_id, v_looked, v_stay);
+        v_oldest := (
+            -- Lists the priorities of the ready messages, one step of the index each.
+            WITH RECURSIVE rank (value) AS (
+                (
+                    SELECT -m.priority FROM pgqueue_message AS m
+                    WHERE m.channel_id = p_channel_id AND m.status = 1
+                    ORDER BY -m.priority, m.dequeue_at, m.id
+                    LIMIT 1
+                )
+                UNION ALL
+                SELECT (
+                    SELECT -m.priority FROM pgqueue_message AS m
+                    WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority > r.value
+                    ORDER BY -m.priority, m.dequeue_at, m.id
+                    LIMIT 1)
+                FROM rank AS r
+                WHERE r.value IS NOT NULL
+            )
+            SELECT coalesce(array_agg(o.id ORDER BY o.dequeue_at, o.id), '{}')
+            FROM (
+                SELECT h.id, h.dequeue_at
+                FROM rank AS r
+                -- The index has them by priority: reads the oldest of each.
+                CROSS JOIN LATERAL (
+                    SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
+                    WHERE m.channel_id = p_channel_id AND m.status = 1 AND -m.priority = r.value
+                        AND m.id <> ALL (v_stay)
+                    ORDER BY -m.priority, m.dequeue_at, m.id
+                    LIMIT v_looked
+                ) AS h
+                UNION ALL
+                (
+                    SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
+                    WHERE v_waits AND m.channel_id = p_channel_id AND m.status = 3 AND m.dequeue_at <= v_now
+                        AND m.waits_for IS NOT NULL AND m.id <> ALL (v_stay)
+                    ORDER BY m.dequeue_at, m.id
+                    LIMIT v_looked
+                )
+                ORDER BY dequeue_at, id
+                LIMIT v_looked
+            ) AS o);
         v_ids := ARRAY(
             SELECT m.id
             FROM unnest(v_oldest) AS u (id)

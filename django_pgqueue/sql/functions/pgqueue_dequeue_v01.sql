@@ -2,12 +2,12 @@
 -- worker counts.
 -- Runs in a transaction of its own. One message takes the short way here: for few rows, several short statements cost
 -- less than one large one; pgqueue_dequeue_guarded is the same for a queue with limits. Every other call takes the long
--- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find
--- (pgqueue_dequeue_held). Before a look at an empty line, it brings back what can be served again; the many dequeues of
--- idle consumers end there. On an empty line, arrivals that can wait are folded at once: they may be of the same
--- channel, and come first. A lone message does not stand in the line (pgqueue_receive). All lanes that come into an
--- empty line are fresh. Other arrivals that can wait are folded about once in eight messages, so that they need no
--- ticker; but at once when the time of a lane has come, which would lose tokens of its rate.
+-- way (pgqueue_dequeue_many), and so does, most often, one message that the short way does not find. Before a look at
+-- an empty line, it brings back what can be served again; the many dequeues of idle consumers end there. On an empty
+-- line, arrivals that can wait are folded at once: they may be of the same channel, and come first. A lone message does
+-- not stand in the line (pgqueue_receive). All lanes that come into an empty line are fresh. Other arrivals that can
+-- wait are folded about once in eight messages, so that they need no ticker; but at once when the time of a lane has
+-- come, which would lose tokens of its rate.
 -- The token fences heartbeat and settlement. It is random, because a counter can be issued twice after a failover that
 -- lost commits.
 -- Returns the messages in the order of service, and at once: a message that another transaction holds is left out.
@@ -39,6 +39,9 @@ DECLARE
     v_fresh boolean;
     v_back boolean := false;
     v_done boolean;
+    v_folds boolean;
+    v_long boolean;
+    v_ids bigint[];
     v_id bigint;
     v_key text;
     v_delivery pgqueue_delivery;
@@ -109,8 +112,38 @@ BEGIN
     IF FOUND THEN
         RETURN NEXT v_delivery;
     ELSIF v_id IS DISTINCT FROM 0 THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_held(p_queue, p_lease, p_worker, v_back, v_lane.place IS NULL AND
-            NOT v_line.limits, v_line.lane_seq, v_line.fresh_seq, v_line.head, v_line.fresh_head) AS d;
+        v_long := true;
+        IF v_lane.place IS NULL AND NOT v_line.limits THEN
+            -- Other transactions hold all lanes of the line. There may be messages beside those that they take; a line
+            -- that is short has none most often, while many consumers ask at once. So the long way is taken only if
+            -- something waits outside of the line, or if a lane is free after the arrivals that can wait are folded. If
+            -- the line was empty, they were folded above, so another transaction folds what is left.
+            v_now := clock_timestamp();
+            v_ids := pgqueue_take_shared(p_queue, 1, coalesce(v_line.head, v_line.lane_seq),
+                coalesce(v_line.fresh_head, v_line.fresh_seq), '{}', NULL, NULL);
+            IF v_ids <> '{}' THEN
+                RETURN QUERY SELECT d.* FROM pgqueue_lease(v_ids, v_now, p_lease, p_worker, gen_random_uuid()) AS d;
+                RETURN;
+            END IF;
+            SELECT coalesce(v_line.head, v_line.fresh_head) IS NOT NULL AND (n.lazy OR n.due),
+                n.expired OR n.scheduled OR n.waiting OR n.noted INTO v_folds, v_long
+            FROM pgqueue_line(p_queue, v_now) AS n;
+            IF v_folds AND NOT v_long THEN
+                PERFORM pgqueue_fold(p_queue, true, v_now);
+                FOREACH v_fresh IN ARRAY ARRAY[true, false] LOOP
+                    PERFORM FROM pgqueue_lane AS l
+                    WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh
+                        AND l.seq >= CASE WHEN v_fresh THEN coalesce(v_line.fresh_head, v_line.fresh_seq)
+                            ELSE coalesce(v_line.head, v_line.lane_seq) END
+                    ORDER BY l.seq LIMIT 1 FOR UPDATE SKIP LOCKED;
+                    v_long := FOUND;
+                    EXIT WHEN v_long;
+                END LOOP;
+            END IF;
+        END IF;
+        IF v_long THEN
+            RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, false, v_back) AS d;
+        END IF;
     END IF;
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;

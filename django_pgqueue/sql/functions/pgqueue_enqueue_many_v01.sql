@@ -63,9 +63,28 @@ BEGIN
         p_handlers, p_channels, p_queues, p_dedupe_keys, p_create_channel, p_partial, p_wait);
     v_refused := v_look.refusals <> '{}';
     v_ids := v_look.ids;
-    v_refused := v_refused OR p_partial IS NOT TRUE AND pgqueue_any_invalid(p_handlers, p_payloads, p_bodies, p_headers,
-        p_priorities, p_dequeue_ats, p_delays, p_max_attempts, p_backoffs, p_backoff_factors, p_backoff_longests,
-        p_dedupe_keys, p_limits, p_costs, p_order_keys, p_queues, p_channels);
+    IF v_refused OR p_partial THEN
+        NULL;
+    ELSIF num_nonnulls(p_bodies, p_headers, p_dequeue_ats, p_delays, p_backoffs, p_backoff_factors, p_backoff_longests,
+        p_dedupe_keys, p_limits, p_costs, p_order_keys) = 0 AND pg_column_size(p_payloads) < 67108864
+    THEN
+        -- Most calls give few of the arrays: then only those are looked at. Payloads that are together smaller than the
+        -- largest message need no look.
+        v_refused := (SELECT min(pgqueue_validate(u.handler, NULL, NULL, NULL, coalesce(u.priority, 0), NULL, NULL,
+            coalesce(u.max_attempts, 5), NULL, NULL, NULL, NULL)) IS NOT NULL
+        FROM unnest(p_handlers, p_priorities, p_max_attempts) AS u (handler, priority, max_attempts));
+    ELSE
+        v_refused := (SELECT min(pgqueue_validate(u.handler, u.payload, u.body, u.headers, coalesce(u.priority, 0),
+            u.dequeue_at, u.delay, coalesce(u.max_attempts, 5), u.backoff, u.backoff_factor, u.backoff_longest,
+            u.dedupe_key)) IS NOT NULL OR bool_or(num_nonnulls(u.limits, u.cost, u.order_key) > 0
+                AND pgqueue_metering_problem(u.limits, u.cost, u.order_key, coalesce(u.queue, 'default'),
+                    coalesce(u.channel, 'default'), u.handler) IS NOT NULL)
+        FROM unnest(p_handlers, p_payloads, p_bodies, p_headers, p_priorities, p_dequeue_ats, p_delays, p_max_attempts,
+            p_backoffs, p_backoff_factors, p_backoff_longests, p_dedupe_keys, p_limits, p_costs, p_order_keys, p_queues,
+            p_channels) AS u
+            (handler, payload, body, headers, priority, dequeue_at, delay, max_attempts, backoff, backoff_factor,
+            backoff_longest, dedupe_key, limits, cost, order_key, queue, channel));
+    END IF;
     FOR v_place IN 1..CASE WHEN v_refused THEN 0 ELSE cardinality(v_look.missing) / 2 END LOOP
         PERFORM pgqueue_raise(m.refusal)
         FROM pgqueue_missing_channel(v_look.missing[v_place][1], v_look.missing[v_place][2], p_create_channel) AS m;
@@ -81,9 +100,29 @@ BEGIN
                 p_costs, p_order_keys) WITH ORDINALITY AS u (handler, payload, channel, queue, body, headers, priority,
                     dequeue_at, delay, max_attempts, backoff, backoff_factor, backoff_longest, dedupe_key, limits, cost,
                     order_key, place));
-        RETURN QUERY SELECT r.* FROM pgqueue_withhold(v_requests, v_look.refusals) AS r WHERE v_refused;
+        IF v_refused THEN
+            -- Nothing is written: each message has its refusal, or is withheld.
+            RETURN QUERY
+            SELECT NULL::bigint, coalesce(r.refusal ->> 'outcome', 'withheld'), NULL::timestamptz, NULL::bigint[],
+                r.refusal
+            FROM unnest(v_requests) AS u
+            CROSS JOIN LATERAL (
+                SELECT coalesce(pgqueue_validate(
+                    u.handler, u.payload, u.body, u.headers, u.priority, u.dequeue_at, u.delay, u.max_attempts,
+                    u.backoff, u.backoff_factor, u.backoff_longest, u.dedupe_key),
+                    pgqueue_metering_problem(u.limits, u.cost, u.order_key, u.queue, u.channel, u.handler)) AS problem
+            ) AS v
+            CROSS JOIN LATERAL (
+                SELECT CASE
+                    WHEN v.problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid message: ' || v.problem)
+                    ELSE v_look.refusals -> jsonb_build_array(u.queue, u.channel)::text
+                END AS refusal
+            ) AS r
+            ORDER BY u.place;
+            RETURN;
+        END IF;
         RETURN QUERY
-        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e WHERE NOT v_refused;
+        SELECT e.* FROM pgqueue_enqueue_each(v_requests, p_create_channel, p_partial, p_wait) AS e;
         RETURN;
     END IF;
     RETURN QUERY

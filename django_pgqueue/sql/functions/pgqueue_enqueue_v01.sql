@@ -90,10 +90,19 @@ BEGIN
         END IF;
     END IF;
     IF v_channel.max_size IS NOT NULL THEN
-        SELECT a.outcome, a.id, a.dropped_ids, a.refusal INTO outcome, id, dropped_ids, refusal
-        FROM pgqueue_admit_one(v_channel.id, v_channel.max_size, v_channel.full_policy, p_dedupe_key, p_wait) AS a;
+        SELECT a.outcome, a.dropped_ids, a.refusal INTO outcome, dropped_ids, refusal
+        FROM pgqueue_admit(v_channel.id, v_channel.max_size, v_channel.full_policy, 1, p_wait) AS a;
+        IF dropped_ids IS NOT NULL AND p_dedupe_key IS NOT NULL THEN
+            -- Another enqueuer may have brought the key while this one waited for the count: a duplicate makes nothing
+            -- leave.
+            id := pgqueue_find_duplicate(v_channel.id, p_dedupe_key);
+            outcome := CASE WHEN id IS NOT NULL THEN 'duplicate' END;
+            dropped_ids := CASE WHEN id IS NULL THEN dropped_ids END;
+        END IF;
         IF outcome IS NOT NULL THEN
             RETURN;
+        ELSIF dropped_ids IS NOT NULL THEN
+            PERFORM pgqueue_archive(dropped_ids, 'dropped');
         END IF;
     END IF;
     IF v_limits IS NOT NULL AND v_dequeue_at <= v_now THEN

@@ -1,5 +1,5 @@
 -- Deletes the rows of channels in one range of a table, 2,048 blocks (16 MB) from p_block on, or counts them.
--- p_relation: one of pgqueue_erase_tables. p_channels: names.
+-- p_relation: a partition of the archive, or the dead letters. p_channels: names.
 -- Returns removed: how many rows; block: where the next range begins, NULL at the end of the table, or when it is gone.
 -- Locks: the rows, and the table against a prune that drops it.
 CREATE FUNCTION pgqueue_erase_range(

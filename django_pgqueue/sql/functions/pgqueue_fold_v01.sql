@@ -14,6 +14,9 @@ AS $$
 DECLARE
     v_line record;
     v_arrival record;
+    v_lane record;
+    v_lower boolean;
+    v_back boolean;
     v_held bigint[] := '{}';
     v_places tid[];
     v_seen integer;
@@ -22,12 +25,20 @@ BEGIN
     SELECT n.arrival_xid, n.late_xids, n.parked_from, coalesce(n.head, 9223372036854775807) AS head INTO v_line
     FROM pgqueue_line(p_queue, p_now) AS n;
     IF v_line.late_xids <> '{}' AND NOT p_lazy THEN
-        PERFORM pgqueue_refresh_late_arrivals(p_queue, v_line.late_xids);
+        -- They get the xid of this transaction, so that every dequeue finds them; after a rollback they are late again.
+        UPDATE pgqueue_arrival AS a SET xid = pg_current_xact_id(), lazy = false
+        WHERE a.ctid = ANY (ARRAY(
+            SELECT n.ctid FROM unnest(v_line.late_xids) AS x (xid) CROSS JOIN unnest(ARRAY[false, true]) AS z (lazy)
+            CROSS JOIN LATERAL (
+                SELECT late.ctid FROM pgqueue_arrival AS late
+                WHERE late.queue = p_queue AND late.lazy = z.lazy AND late.xid = x.xid FOR UPDATE SKIP LOCKED
+            ) AS n
+            LIMIT 200));
     END IF;
     IF p_lazy THEN
         UPDATE pgqueue_lane AS l
         SET parked_until = NULL, fresh = l.seq < v_line.head, seq = nextval('pgqueue_lane_seq'),
-            -- As in pgqueue_fold_lane: at the tail it must not look like the last lane of an older round.
+            -- At the tail it must not look like the last lane of an older round.
             round = CASE WHEN l.seq < v_line.head THEN l.round
                 ELSE (SELECT r.round FROM pgqueue_round(l.queue, v_line.head, true, l.round, 0, 1) AS r) END
         WHERE l.ctid = ANY (ARRAY(
@@ -69,11 +80,41 @@ BEGIN
         LOOP
             v_seen := v_seen + cardinality(v_arrival.places);
             v_channels := v_channels + 1;
-            IF v_arrival.stands OR pgqueue_fold_lane(v_arrival.channel_id, v_arrival.again, v_arrival.floor_rank,
-                v_arrival.floor_at, v_arrival.floor_id, v_arrival.spent, v_line.head) THEN
+            IF v_arrival.stands THEN
                 v_places := v_places || v_arrival.places;
-            ELSE
+                CONTINUE;
+            END IF;
+            v_lane := pgqueue_lock_lane(v_arrival.channel_id);
+            -- Without a lane and a channel, the channel has been removed.
+            IF v_lane.place IS NULL
+                AND EXISTS (SELECT FROM pgqueue_channel AS c WHERE c.id = v_arrival.channel_id) THEN
                 v_held := v_held || v_arrival.channel_id;
+                CONTINUE;
+            END IF;
+            v_places := v_places || v_arrival.places;
+            IF v_arrival.spent <> 0 AND v_lane.place IS NOT NULL THEN
+                v_lane.place := pgqueue_charge_lane(v_lane.place, v_arrival.spent);
+            END IF;
+            v_lower := (v_arrival.floor_rank, v_arrival.floor_at, v_arrival.floor_id)
+                < (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id);
+            -- A lane at its limit stays parked when more messages come, unless it waits for the tokens of one that is
+            -- not the first any more; an empty one, with an infinite floor, stays when there are none.
+            v_back := v_lane.parked_until IS NOT NULL AND CASE WHEN v_lane.floor_at = 'infinity' THEN v_lower
+                ELSE v_arrival.again OR v_lower AND v_lane.parked_until < 'infinity' END;
+            IF v_lower OR v_back THEN
+                UPDATE pgqueue_lane AS l
+                SET floor_rank = CASE WHEN v_lower THEN v_arrival.floor_rank ELSE l.floor_rank END,
+                    floor_at = CASE WHEN v_lower THEN v_arrival.floor_at ELSE l.floor_at END,
+                    floor_id = CASE WHEN v_lower THEN v_arrival.floor_id ELSE l.floor_id END,
+                    parked_until = CASE WHEN NOT v_back THEN l.parked_until END,
+                    -- Fresh, if the head of the line has passed the place that it drew at its last turn (FQ-CoDel, RFC
+                    -- 8290, section 4).
+                    fresh = CASE WHEN v_back THEN l.seq < v_line.head ELSE l.fresh END,
+                    seq = CASE WHEN v_back THEN nextval('pgqueue_lane_seq') ELSE l.seq END,
+                    round = CASE WHEN v_back AND l.seq >= v_line.head THEN (
+                        SELECT r.round FROM pgqueue_round(l.queue, v_line.head, true, l.round, 0, 1) AS r)
+                        ELSE l.round END
+                WHERE l.ctid = v_lane.place;
             END IF;
         END LOOP;
         EXIT WHEN v_seen = 0;

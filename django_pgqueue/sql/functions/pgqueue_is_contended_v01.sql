@@ -17,12 +17,38 @@ SET enable_bitmapscan = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    -- The clock is in a variable, because a call with a volatile function does not become a part of the statement.
+    v_now timestamptz := clock_timestamp();
+    v_open text[];
 BEGIN
-    RETURN EXISTS (
+    IF EXISTS (
         SELECT FROM unnest(p_queues) AS q (name)
         CROSS JOIN LATERAL pgqueue_line(q.name, NULL) AS n
         WHERE (n.head IS NOT NULL OR n.fresh_head IS NOT NULL OR n.urgent OR n.lazy OR n.noted)
             AND CASE WHEN n.guarded THEN pgqueue_queue_is_open(q.name) ELSE true END)
-        OR EXISTS (SELECT FROM pgqueue_limit) AND pgqueue_may_promote(p_queues);
+    THEN
+        RETURN true;
+    ELSIF NOT EXISTS (SELECT FROM pgqueue_limit) THEN
+        RETURN false;
+    END IF;
+    -- A message may be promoted that waits for a shared limit with room, if its channel is served. This looks at 100
+    -- limits, and at 100 channels of each, those whose turn is next. One beyond these is made ready by the next tick.
+    v_open := ARRAY(SELECT u.name FROM unnest(p_queues) AS u (name) WHERE pgqueue_queue_is_open(u.name));
+    RETURN EXISTS (
+        SELECT
+        FROM pgqueue_waiting_limits(0, 100) AS w (id)
+        JOIN pgqueue_limit AS l ON l.id = w.id
+        CROSS JOIN LATERAL pgqueue_limit_room(l, v_now) AS r
+        WHERE (r.places > 0) IS NOT FALSE AND (r.cost > 0) IS NOT FALSE AND (r.tokens >= 1) IS NOT FALSE
+            AND NOT r.saves
+            AND EXISTS (
+                SELECT
+                FROM pgqueue_waiting_channels(w.id, coalesce(r.turn, 0), 100) AS n (channel_id)
+                JOIN pgqueue_channel AS c ON c.id = n.channel_id
+                WHERE c.queue = ANY (v_open) AND NOT pgqueue_is_parked(c.id)
+                    AND EXISTS (
+                        SELECT FROM pgqueue_message AS m
+                        WHERE m.waits_for = w.id AND m.channel_id = n.channel_id AND m.dequeue_at <= v_now)));
 END;
 $$;

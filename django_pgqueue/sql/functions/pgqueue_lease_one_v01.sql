@@ -1,6 +1,6 @@
 -- Checks one message that is about to be leased against its shared limits, as pgqueue_lease_within does. Most messages
 -- need no more than the look here: they have no limit, and the breaker of their handler is closed. For most others,
--- pgqueue_take_place is enough.
+-- pgqueue_take_alike is enough.
 -- p_id: locked by the caller; p_now: its reading of the clock. The settings of the caller pin the plan.
 -- Returns the id if the message may be leased; 0: it stays ready, because another transaction holds its limit, and the
 --   caller would only find it again; NULL: it was set aside. In both cases its channel keeps its turn.
@@ -12,7 +12,7 @@ AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pgqueue_must_ask(ARRAY[p_id])) THEN
         RETURN p_id;
-    ELSIF pgqueue_take_place(p_id, p_now) THEN
+    ELSIF pgqueue_take_alike(ARRAY[p_id], p_now) THEN
         RETURN p_id;
     ELSIF pgqueue_lease_within(ARRAY[p_id], p_now) = '{}' THEN
         PERFORM pgqueue_keep_turns(ARRAY[p_id]);

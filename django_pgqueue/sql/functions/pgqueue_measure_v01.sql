@@ -17,6 +17,8 @@ DECLARE
     v_snapshot pg_snapshot;
     v_last pgqueue_measurement;
     v_next pgqueue_measurement;
+    v_since timestamptz;
+    v_ended xid8;
 BEGIN
     settled := 0;
     dead := 0;
@@ -37,8 +39,21 @@ BEGIN
         v_snapshot := pg_current_snapshot();
         -- A snapshot from the future comes from a dump of an older cluster, which was restored: begin anew.
         IF pg_snapshot_xmax(v_last.snapshot) <= pg_snapshot_xmax(v_snapshot) THEN
+            -- Most transactions that the snapshot shows began after the last measurement. Of those that were open then
+            -- and have ended since, the oldest began after a measurement whose snapshot lies before it. Ten seconds
+            -- more are read: a process may have been stopped between its reading of the clock and its first write.
+            v_since := v_last.measured_at;
+            SELECT x INTO v_ended FROM pg_snapshot_xip(v_last.snapshot) AS x
+            WHERE x NOT IN (SELECT y FROM pg_snapshot_xip(v_snapshot) AS y)
+            ORDER BY x LIMIT 1;
+            IF v_ended IS NOT NULL THEN
+                SELECT m.measured_at INTO v_since FROM pgqueue_measurement AS m
+                WHERE pg_snapshot_xmax(m.snapshot) <= v_ended
+                ORDER BY m.id DESC LIMIT 1;
+            END IF;
             SELECT s.settled, s.dead INTO settled, dead
-            FROM pgqueue_measure_settled(pgqueue_measure_since(v_last, v_snapshot, v_now), v_last.snapshot,
+            FROM pgqueue_measure_settled(
+                greatest(v_now - interval '1 hour', least(v_since, v_now) - interval '10 seconds'), v_last.snapshot,
                 v_snapshot) AS s;
         END IF;
         v_next.measured_at := v_now;

@@ -18,6 +18,7 @@ DECLARE
     v_arrival record;
     v_channel record;
     v_full bigint[];
+    v_dropped bigint[];
 BEGIN
     -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing
     -- the messages.
@@ -82,12 +83,23 @@ BEGIN
         FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r GROUP BY r.channel_id
     ) AS n;
     -- Messages are locked after all counts, so that no caller waits for a count while it holds messages.
-    PERFORM pgqueue_drop_surplus(n.channel_id, n.ids, n.messages)
-    FROM (
-        SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids,
-            count(*) AS messages
-        FROM arrived AS a WHERE a.channel_id = ANY (v_full) GROUP BY a.channel_id
-    ) AS n;
+    -- The surplus of a channel with drop_oldest or replace goes to the archive as dropped; a lease is no surplus.
+    FOR v_channel IN
+        SELECT c.id, c.max_size, c.full_policy, n.ids, n.messages
+        FROM (
+            SELECT a.channel_id, coalesce(array_agg(a.id ORDER BY a.id) FILTER (WHERE a.status <> 2), '{}') AS ids,
+                count(*) AS messages
+            FROM arrived AS a WHERE a.channel_id = ANY (v_full) GROUP BY a.channel_id
+        ) AS n
+        JOIN pgqueue_channel AS c ON c.id = n.channel_id
+    LOOP
+        SELECT pgqueue_choose_dropped(v_channel.id, v_channel.max_size, v_channel.full_policy,
+            r.room - v_channel.messages + cardinality(v_channel.ids), v_channel.ids) INTO v_dropped
+        FROM pgqueue_reserve(v_channel.id, v_channel.max_size, 0) AS r;
+        PERFORM pgqueue_archive(v_dropped, 'dropped') WHERE v_dropped IS NOT NULL;
+        PERFORM pgqueue_raise(r.refusal)
+        FROM pgqueue_reserve(v_channel.id, v_channel.max_size, v_channel.messages) AS r;
+    END LOOP;
     IF EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.events) THEN
         PERFORM pgqueue_publish('created', ARRAY(SELECT a.id FROM arrived AS a));
     END IF;

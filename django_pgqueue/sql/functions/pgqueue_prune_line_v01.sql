@@ -1,7 +1,7 @@
 -- Removes what channels and sessions that are gone have left in the tables behind the line, and the rows of workers
 -- that have been silent for a day; recounts channels with a max_size, tidies breakers up, and brings back lanes that no
 -- event brings back.
--- Locks: counts, gates, lanes and workers, SKIP LOCKED where others may hold them.
+-- Locks: counts, gates, lanes, workers and breakers, SKIP LOCKED where others may hold them.
 CREATE FUNCTION pgqueue_prune_line()
 RETURNS void
 LANGUAGE plpgsql

@@ -5,7 +5,7 @@
 -- The bound of a tick is its own new xid, assigned after it has read the sequence: a transaction that took a seq before
 -- has a smaller one. (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
 -- The caller is in a transaction without an xid.
--- Locks: none.
+-- Locks: none; it reads pg_locks.
 CREATE FUNCTION pgqueue_raise_floors()
 RETURNS void
 LANGUAGE plpgsql
@@ -26,9 +26,31 @@ DECLARE
 BEGIN
     SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
     v_bound := pg_current_xact_id();
-    v_old := pgqueue_last_floor(v_bound, v_now);
+    SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
+    -- A floor from the future: the database was restored from a dump of an older cluster. Begin anew.
+    IF v_old.next_xid > v_bound OR v_old.arrival_xid > v_bound THEN
+        v_old.arrival_xid := '0';
+        v_old.next_xid := '0';
+        v_old.late_xids := '{}';
+        v_old.watched_xid := '0';
+    END IF;
+    -- The clock was set back: a floor of the future would hide the lanes that are parked from now on.
+    IF v_old.ticked_at > v_now OR v_old.parked_from > v_now THEN
+        v_old.ticked_at := v_now;
+        v_old.parked_from := '-infinity';
+        v_old.expiry_from := '-infinity';
+        v_old.due_from := '-infinity';
+        v_old.watched_at := '-infinity';
+    END IF;
     v_running := ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE x < v_old.next_xid);
-    v_held := pgqueue_lane_is_held(v_running);
+    -- One of these has written, or may still write, to pgqueue_lane. It is asked only when there are any.
+    v_held := v_running <> '{}' AND EXISTS (
+        SELECT FROM pg_locks AS held
+        JOIN pg_locks AS writer ON writer.virtualtransaction = held.virtualtransaction
+        WHERE held.locktype = 'relation' AND held.relation = 'pgqueue_lane'::regclass
+            AND held.mode = 'RowExclusiveLock' AND writer.locktype = 'transactionid' AND writer.mode = 'ExclusiveLock'
+            AND writer.transactionid::text::bigint = ANY (
+                ARRAY(SELECT x::text::bigint % 4294967296 FROM unnest(v_running) AS x)));
     v_xid := v_old.next_xid;
     IF pg_snapshot_xmin(pg_current_snapshot()) > v_old.watched_xid THEN
         -- All transactions that began before the watch have ended: their rows are visible to these two statements.

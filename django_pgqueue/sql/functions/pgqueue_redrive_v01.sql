@@ -4,12 +4,12 @@
 -- single letters, NULL keeps one; p_times (paired, too): when each is due, NULL at once. p_wait: as in pgqueue_enqueue.
 -- A dead letter with an order key goes back to its place among the messages of the key.
 -- A dead letter of an ordered channel, which goes back to it at once, is put back at its place: before all that wait
--- there and were enqueued after it; a pause because of it ends (pgqueue_resume_redriven).
+-- there and were enqueued after it; a pause because of it ends.
 -- A dead letter that was redriven is left out, and so is one that another session redrives right now. One statement
 -- enqueues all, so that they arrive together.
 -- Returns old and new ids, and redriven; or one row with the refusal: PGQ03, PGQ04, PGQ05, PGQ06 of a channel, PGQ07
 --   invalid argument.
--- Locks: the dead letters, SKIP LOCKED; then as enqueue; then as pgqueue_resume_redriven.
+-- Locks: the dead letters, SKIP LOCKED; then as enqueue; then the channels, SKIP LOCKED.
 CREATE FUNCTION pgqueue_redrive(
     p_ids bigint[],
     p_channel text DEFAULT NULL,
@@ -45,7 +45,13 @@ BEGIN
     INTO v_letters
     FROM (
         SELECT d.id, c.id AS channel_id, coalesce(u.payload, p_payload) AS payload,
-            pgqueue_redrive_time(c, d.channel, d.dequeue_at, d.redriven_from, u.due_at, v_now) AS due_at,
+            -- In an ordered channel the time is its place, too. The new id is larger, so the first redrive goes a
+            -- microsecond before the messages that were enqueued by the same call.
+            CASE
+                WHEN c.ordered AND c.name = d.channel AND (u.due_at <= v_now) IS NOT FALSE THEN least(v_now,
+                    d.dequeue_at - CASE WHEN d.redriven_from IS NULL THEN interval '1 microsecond' ELSE '0' END)
+                ELSE greatest(v_now, u.due_at)
+            END AS due_at,
             coalesce(pgqueue_validate(d.handler, coalesce(u.payload, p_payload, d.payload), d.body, d.headers,
                 d.priority, greatest(v_now, u.due_at), NULL, d.max_attempts, d.backoff, d.backoff_factor,
                 d.backoff_longest, NULL), CASE WHEN d.cost > 1 THEN pgqueue_cost_problem(d.cost, c.id, d.handler,
@@ -74,7 +80,17 @@ BEGIN
         RETURN QUERY SELECT NULL::bigint, NULL::bigint, v_refusal ->> 'outcome', v_refusal;
         RETURN;
     END IF;
-    PERFORM pgqueue_resume_redriven(v_letters.ids, v_letters.channel_ids);
+    -- Resumes the ordered channels that are paused because of these dead letters. One that an operator has paused
+    -- since, with another reason, stays paused, and so does one that another transaction edits right now.
+    UPDATE pgqueue_channel AS c
+    SET paused_at = NULL, pause_reason = '', paused_until = NULL
+    WHERE c.id = ANY (ARRAY(
+        SELECT n.id
+        FROM pgqueue_channel AS n
+        WHERE n.id = ANY (v_letters.channel_ids) AND n.paused_at IS NOT NULL AND n.pause_reason = ANY (ARRAY(
+            SELECT pgqueue_dead_pause_reason(d.id, d.reason) FROM pgqueue_dead_letter AS d
+            WHERE d.id = ANY (v_letters.ids)))
+        FOR NO KEY UPDATE SKIP LOCKED));
     RETURN QUERY
     -- Joins the dead letters with their new ids, channels, payloads and times.
     WITH letter AS MATERIALIZED (

@@ -62,7 +62,12 @@ BEGIN
         ORDER BY m.dequeue_at LIMIT 1;
         IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN
             not_picked_up := not_picked_up + 1;
-            IF v_warns AND pgqueue_may_warn_of_queue(v_queue, v_now) THEN
+            -- At most once in ten seconds for each queue. A time in the future comes from a clock that was set back: it
+            -- does not prevent a warning.
+            INSERT INTO pgqueue_queue_warning AS w (queue, warned_at) SELECT v_queue, v_now WHERE v_warns
+            ON CONFLICT (queue) DO UPDATE SET warned_at = excluded.warned_at
+            WHERE excluded.warned_at NOT BETWEEN w.warned_at AND w.warned_at + interval '10 seconds';
+            IF FOUND THEN
                 RAISE WARNING 'pgqueue: queue "%" is not picked up: message % on channel % has been ready for %',
                     v_queue, v_late.id, v_late.channel_id, v_late.waited
                     USING HINT = 'Is a worker running for this queue, and are there enough of them?';

@@ -54,8 +54,22 @@ BEGIN
     v_weights := pgqueue_share_weights(p_queue, p_holders, v_line.lane_seq, v_line.fresh_seq);
     FOR v_pass IN CASE WHEN p_fair THEN 1 ELSE 2 END..2 LOOP
         -- A lane that another transaction holds may be of a channel below its share: no other one gets more now.
-        contended := contended OR v_pass = 2 AND p_fair AND cardinality(ids) < p_limit AND cardinality(v_seen) < 900
-            AND pgqueue_line_is_held(p_queue, v_line.lane_seq, v_line.fresh_seq, v_seen);
+        -- So may be one whose arrival another transaction folds, or that came since this call folded.
+        IF v_pass = 2 AND p_fair AND NOT contended AND cardinality(ids) < p_limit AND cardinality(v_seen) < 900 THEN
+            contended := EXISTS (
+                SELECT FROM pgqueue_lane AS l
+                WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_line.fresh_seq
+                    AND l.channel_id <> ALL (v_seen))
+                OR EXISTS (
+                    SELECT FROM pgqueue_lane AS l
+                    WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_line.lane_seq
+                        AND l.channel_id <> ALL (v_seen))
+                OR EXISTS (
+                    SELECT FROM pgqueue_line(p_queue, NULL) AS n
+                    CROSS JOIN unnest(ARRAY[false, true]) AS u (lazy)
+                    JOIN pgqueue_arrival AS a ON a.queue = p_queue AND a.lazy = u.lazy AND a.xid >= n.arrival_xid
+                    WHERE a.floor_id IS NOT NULL AND a.channel_id <> ALL (v_seen));
+        END IF;
         EXIT WHEN contended AND p_fair AND v_pass = 2;
         v_full := '{}';
         v_fresh := true;

@@ -10,7 +10,7 @@
 --   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
 --   not be counted: no message is taken; cost: of the messages; wanted: the tokens of the queue that the next one waits
 --   for, which keeps its place in the line meanwhile.
--- Locks: a lane and its messages, SKIP LOCKED; and as pgqueue_take_ordered.
+-- Locks: a lane and its messages, SKIP LOCKED; and as pgqueue_take_ordered and pgqueue_take_keyed.
 CREATE FUNCTION pgqueue_take_turn(
     p_queue text,
     p_channel_id bigint,
@@ -41,6 +41,8 @@ DECLARE
     v_turn integer;
     v_done boolean;
     v_keyed boolean;
+    v_new bigint[];
+    v_seen bigint[];
     v_priced boolean := true;
 BEGIN
     ids := '{}';
@@ -80,8 +82,25 @@ BEGIN
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (p_taken)
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota FOR UPDATE SKIP LOCKED) AS n;
-        ids := CASE WHEN v_keyed THEN pgqueue_fill_turn(v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at,
-            v_lane.floor_id, v_lane.quota, ids, p_taken) ELSE ids END;
+        IF v_keyed THEN
+            -- Those whose turn it is not yet among the messages of their key are set aside, and others come in their
+            -- place: 1,000 beyond the quota at most, because the caller holds locks meanwhile.
+            v_new := ids;
+            v_seen := p_taken;
+            ids := '{}';
+            WHILE v_new <> '{}' LOOP
+                ids := ids || pgqueue_take_keyed(v_new);
+                v_seen := v_seen || v_new;
+                EXIT WHEN cardinality(ids) >= v_lane.quota
+                    OR cardinality(v_seen) > cardinality(p_taken) + v_lane.quota + 1000;
+                v_new := ARRAY(
+                    SELECT m.id FROM pgqueue_message AS m
+                    WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (v_seen)
+                        AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+                    ORDER BY -m.priority, m.dequeue_at, m.id LIMIT v_lane.quota - cardinality(ids)
+                    FOR UPDATE SKIP LOCKED);
+            END LOOP;
+        END IF;
     END IF;
     cost := cardinality(ids);
     IF v_lane.limited AND (v_priced OR cost > p_tokens) THEN
@@ -92,9 +111,15 @@ BEGIN
     v_lane.ahead := v_lane.ahead - v_count;
     IF v_lane.quota > 0 AND (v_count = 0 OR v_lane.ahead < 1) THEN
         -- Finds the first message that is left, locked by others or not. Until then, the floor may stay behind.
-        SELECT a.messages, a.rank, a.at, a.id INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
-        FROM pgqueue_look_ahead(
-            v_lane.channel_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, ids || p_taken) AS a;
+        SELECT count(*), coalesce((array_agg(n.rank))[1], 32767), coalesce((array_agg(n.dequeue_at))[1], 'infinity'),
+            coalesce((array_agg(n.id))[1], 0)
+        INTO v_lane.ahead, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id
+        FROM (
+            SELECT -m.priority AS rank, m.dequeue_at, m.id FROM pgqueue_message AS m
+            WHERE m.channel_id = v_lane.channel_id AND m.status = 1 AND m.id <> ALL (ids || p_taken)
+                AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
+            ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 32
+        ) AS n;
     END IF;
     v_lane.parked_until := CASE WHEN v_lane.floor_at = 'infinity' THEN v_lane.floor_at END;
     IF v_lane.limited THEN

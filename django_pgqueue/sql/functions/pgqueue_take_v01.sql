@@ -56,8 +56,21 @@ BEGIN
     v_line.lane_seq := coalesce(v_line.head, v_line.lane_seq);
     v_line.fresh_seq := coalesce(v_line.fresh_head, v_line.fresh_seq);
     IF p_limit > 1 AND p_channel_id IS NULL THEN
-        SELECT p_limit / w.weight, (SELECT s.last_value FROM pgqueue_lane_seq AS s) INTO v_share, v_tail
-        FROM pgqueue_first_weights(p_queue, v_line.lane_seq, v_line.fresh_seq, p_limit) AS w;
+        -- The weights of the channels that are first in the line.
+        SELECT p_limit / coalesce(sum(c.weight), 1)::double precision,
+            (SELECT s.last_value FROM pgqueue_lane_seq AS s)
+        INTO v_share, v_tail
+        FROM (
+            (SELECT l.channel_id FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh AND l.seq >= v_line.fresh_seq
+            ORDER BY l.seq LIMIT 16)
+            UNION ALL
+            (SELECT l.channel_id FROM pgqueue_lane AS l
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND NOT l.fresh AND l.seq >= v_line.lane_seq
+            ORDER BY l.seq LIMIT 16)
+            LIMIT least(p_limit, 16)
+        ) AS n
+        JOIN pgqueue_channel AS c ON c.id = n.channel_id;
     END IF;
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP

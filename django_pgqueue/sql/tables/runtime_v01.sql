@@ -17,7 +17,7 @@
 -- Sizes: a payload, a body and headers take 67108864 bytes (64 MiB) together. Times: a pause, a lease or a delay takes
 -- 365000 days at most, and a time is in the years 2 to 9998, which Python and Spark can represent.
 -- Intervals:
---   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive_time
+--   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive
 --   10 milliseconds   margin after the time of a rate: next_due
 --   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
@@ -26,13 +26,13 @@
 --   5 seconds    pause between two looks at a limit that is new: allowance, sweep; margin for a late heartbeat:
 --                reclaim; a ready message keeps no place of a shared limit any longer: promised
 --   10 seconds   a process may be stopped for so long between its reading of the clock and its first write:
---                raise_floors, measure_since; maintenance counts as stopped: explain_message; pause
---                between two warnings: may_warn_of_queue
+--                raise_floors, measure; maintenance counts as stopped: explain_message; pause
+--                between two warnings: sweep
 --   15 seconds   a worker that was silent for longer has no slots: share_limit
 --   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
 --                one transaction: pop
 --   10 minutes   transactions that still go by old limits have ended: allowance, queue_allowance, sweep
---   1 hour       a settlement that becomes visible later is in no figure: measure_since, measure_tidy, prune;
+--   1 hour       a settlement that becomes visible later is in no figure: measure, measure_tidy, prune;
 --                default of the longest pause: backoff
 --   2 hours      retention of fine figures: measure_tidy
 --   26 hours     retention of coarse figures: measure_tidy

@@ -38,7 +38,7 @@ DEFECTS = (
     defect("departures count twice", "reserve", "sum(g.messages)", "2 * sum(g.messages)", "I8"),
     defect("full too early", "reserve", "p_messages > p_max_size AND", "p_messages > p_max_size - 6 AND", "I8"),
     defect(
-        "a full channel forgets the messages that it drops", "admit_one",
+        "a full channel forgets the messages that it drops", "enqueue",
         "PERFORM pgqueue_archive(dropped_ids, 'dropped')",
         "DELETE FROM pgqueue_message AS m WHERE m.id = ANY (dropped_ids)",
         "I2", crowded=["newest"] * 10,
@@ -76,7 +76,7 @@ DEFECTS = (
     defect(
         "a place is not written down", "take_places",
         "FROM unnest(p_places) AS u", "FROM unnest(p_places) AS u WHERE false", "I20",
-        also=(("enter_limit", "IF v_room.counted THEN", "IF false THEN"),), shared_limit={"max_concurrency": 3},
+        also=(("take_alike", "IF v_room.counted THEN", "IF false THEN"),), shared_limit={"max_concurrency": 3},
     ),
     defect(
         "a shared limit is not locked", "hold_limit",
@@ -85,7 +85,7 @@ DEFECTS = (
     defect(
         "a lease takes no place from the next one", "lease_within",
         "v_rooms[v_at].places - 1", "v_rooms[v_at].places", "I20", shared_limit={"max_concurrency": 3}, share=0.8,
-        also=(("enter_limit", "v_room.places < cardinality(p_ids)", "false"),),
+        also=(("take_alike", "v_room.places < cardinality(p_ids)", "false"),),
     ),
     defect(
         "what the leases of a shared limit cost is not counted", "limit_room",
@@ -94,7 +94,7 @@ DEFECTS = (
     defect(
         "a lease leaves the next one all that the limit may cost", "lease_within",
         "v_rooms[v_at].cost - v_message.cost", "v_rooms[v_at].cost", "I23", shared_limit={"max_cost": 8}, share=0.8,
-        also=(("enter_limit", "v_room.cost < p_cost", "false"),),
+        also=(("take_alike", "v_room.cost < v_all.cost", "false"),),
     ),
     # Shares of capacity.
     defect(

@@ -61,7 +61,7 @@ DEFECTS = (
         "arrivals of a held lane are thrown away", "fold",
         "v_held := v_held || v_arrival.channel_id;\n", "v_places := v_places || v_arrival.places;\n", "I13",
     ),
-    defect("arrivals of a parked lane are thrown away", "fold_lane", "ELSE p_again OR", "ELSE false OR", "I13"),
+    defect("arrivals of a parked lane are thrown away", "fold", "ELSE v_arrival.again OR", "ELSE false OR", "I13"),
     defect("arrivals that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
     defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(
