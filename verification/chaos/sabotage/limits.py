@@ -121,7 +121,7 @@ DEFECTS = (
     ),
     defect("messages try before the pause is over", "limit_room", "> p_now THEN 0", "> p_now THEN 1", "I22"),
     defect(
-        "a message that waits for a breaker uses an attempt", "take_places", "waits_for = u.limit_id",
-        "attempts = m.attempts + 1, waits_for = u.limit_id", "I22", "I4",
+        "a message that waits for a breaker uses an attempt", "take_places", "3 END, waits_for = u.limit_id",
+        "3 END, attempts = m.attempts + 1, waits_for = u.limit_id", "I22", "I4",
     ),
 )  # fmt: skip
