@@ -7,9 +7,9 @@ import pytest
 from django.db import IntegrityError, ProgrammingError
 from psycopg.errors import UndefinedFunction
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue
+from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.models import ArchivedMessage, Channel
+from django_pgqueue.models import Channel
 from tests.support.cases import cases
 from tests.support.refusals import refusal, refused
 from tests.support.sql import sql
@@ -126,18 +126,6 @@ def test_a_bad_limit_leaves_the_others_as_they_are():
 def test_the_table_itself_refuses_limits_that_make_no_sense(given: dict[str, object]):
     with refused(IntegrityError):
         Channel.objects.create(**{"name": "new", **given})
-
-
-@cases("name", ["it's", 'a"b', "'; DROP TABLE pgqueue_channel; --", "🦆", "%s", "{}", "\\", "x" * 200, " ", "Ⅷ\n\t"])
-def test_a_name_is_just_a_name(name: str):
-    channel = channel_set(channel=name, queue=name[:100])
-    assert Channel.objects.get(pk=channel).name == name
-    assert channel_set(channel=name, queue=name[:100]) == channel
-    enqueue("h", channel=name, queue=name[:100])
-    [delivery] = dequeue(name[:100])
-    assert delivery.channel == name
-    complete(delivery)
-    assert ArchivedMessage.objects.get(pk=delivery.id).channel == name
 
 
 def test_it_is_a_function_of_the_database_too():

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import secrets
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -61,14 +60,6 @@ def test_a_body_is_bytes_of_any_value_and_length():
         enqueue("h", body=body)
     enqueue_many(NewMessage(handler="h", body=body) for body in bodies)
     assert [delivery.body for delivery in dequeue(limit=1000)] == [b"", b"\xff", *bodies]
-
-
-def test_a_payload_and_a_body_of_a_megabyte_pass():
-    text, raw = secrets.token_hex(500_000), secrets.token_bytes(1_000_000)
-    enqueue("h", {"text": text}, body=raw)
-    [delivery] = dequeue()
-    assert delivery.payload == {"text": text}
-    assert delivery.body == raw
 
 
 @cases("name", ["nowhere", "x" * 300, "", "Default", "default "])
