@@ -134,15 +134,6 @@ def test_filters_choose_what_is_deleted(arguments: list[str], count: int, monkey
         assert left == oldest_first[count:]
 
 
-def test_a_dry_run_of_a_deletion_changes_nothing() -> None:
-    assert delete("--reason", "refused", "--dry-run").splitlines() == [
-        "       2  refused  h0",
-        "       2  refused  h1",
-        "4 would be deleted",
-    ]
-    assert DeadLetter.objects.count() == 6
-
-
 @pytest.mark.parametrize("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
 def test_a_call_that_does_not_choose_dead_letters_is_refused(arguments: list[str]) -> None:
     for act in (redrive, delete):

@@ -110,17 +110,6 @@ def test_expired_leases_count_until_they_are_taken_back(session: Session, busine
     assert len(dequeue(session, 5)) == count
 
 
-def test_a_lowered_limit_waits_for_the_leases_that_are_out(session: Session) -> None:
-    make_channel(session, "a", max_concurrency=3)
-    fill(session, "a", 6)
-    leases = dequeue(session, 5)
-    make_channel(session, "a", max_concurrency=1)
-    settle(session, leases[:2])
-    assert dequeue(session, 5) == []
-    settle(session, leases[2:])
-    assert len(dequeue(session, 5)) == 1
-
-
 def test_a_rolled_back_dequeue_frees_its_places(session: Session, business: Session) -> None:
     make_channel(session, "a", max_concurrency=2)
     fill(session, "a", 4)

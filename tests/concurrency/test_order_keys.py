@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.concurrency.order_keys import DEAD, KEY, ids, send, waiting
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Session, one
 from tests.support.verbs import Lease, dequeue, drain, enqueue, limit_set, make_channel, retry, settle
 
 DEFER = "SELECT pgqueue_defer(%s, %s, p_delays => ARRAY[interval '1 hour'])"
@@ -75,16 +75,6 @@ def test_a_message_that_waits_and_is_removed_leaves_the_order_of_the_others(sess
     assert ids(dequeue(session, 10)) == [third]
 
 
-def test_a_scheduled_first_message_holds_its_key_until_it_is_removed(session: Session) -> None:
-    [first] = send(session, delay="1 hour")
-    [second] = send(session)
-    assert dequeue(session, 10) == []
-
-    session.execute("SELECT pgqueue_cancel(%s)", [[first]])
-
-    assert ids(dequeue(session, 10)) == [second]
-
-
 def test_a_purge_of_another_channel_does_not_let_a_message_go(session: Session) -> None:
     make_channel(session, "other")
     enqueue(session, "other", order_key=KEY)
@@ -123,28 +113,6 @@ def test_a_more_urgent_message_does_not_pass_within_its_key(session: Session) ->
     assert lease.id == first
     settle(session, [lease])
     assert ids(dequeue(session, 10)) == [urgent]
-
-
-def test_a_redriven_message_goes_back_to_its_place(session: Session) -> None:
-    _, second, third = send(session, count=3)
-    for _ in range(2):
-        [lease] = dequeue(session)
-        session.execute(DEAD, [[lease.id], [lease.token]])
-        if lease.id == second:
-            break
-    [lease] = dequeue(session)
-    assert lease.id == third
-    new = {old: one(session, "SELECT new_id FROM pgqueue_redrive(%s)", [old]) for old in (second, _first(session))}
-
-    assert dequeue(session, 10) == [], "the one that was delivered goes first"
-    settle(session, [lease])
-    order = ids(drain(session))
-
-    assert order == [new[_first(session)], new[second]]
-
-
-def _first(session: Session) -> int:
-    return int(one(session, "SELECT min(id) FROM pgqueue_dead_letter"))
 
 
 def test_a_second_redrive_keeps_the_place_of_the_first(session: Session) -> None:
@@ -198,42 +166,3 @@ def test_a_rate_is_not_spent_on_messages_that_are_set_aside(session: Session) ->
     [other] = send(session, "b")
 
     assert ids(dequeue(session)) + ids(dequeue(session)) == [first, other]
-
-
-def test_a_plain_insert_and_a_bulk_enqueue_have_the_key(session: Session) -> None:
-    channel = make_channel(session, "default")
-    session.execute(
-        "INSERT INTO pgqueue_message (channel_id, handler, order_key) VALUES (%s, 'work', 'k'), (%s, 'work', 'k')",
-        [channel, channel],
-    )
-    column(
-        session,
-        "SELECT id FROM pgqueue_enqueue_many(ARRAY['work', 'work'], ARRAY['1', '2']::jsonb[], p_order_keys => %s)",
-        ["k", None],
-    )
-
-    assert len(dequeue(session, 10)) == 2
-    assert len(drain(session)) == 0
-
-
-@pytest.mark.parametrize(
-    ("key", "reason"), [("", "the order key is empty"), ("k" * 201, "the order key is longer than 200 characters")]
-)
-def test_a_wrong_key_is_refused(session: Session, key: str, reason: str) -> None:
-    one_message = "SELECT refusal ->> 'message' FROM pgqueue_enqueue('work', p_order_key => %s)"
-    many = """
-        SELECT refusal ->> 'message'
-        FROM pgqueue_enqueue_many(ARRAY['work'], ARRAY['1']::jsonb[], p_order_keys => %s)"""
-
-    assert reason in one(session, one_message, key)
-    assert reason in one(session, many, [key])
-
-
-def test_the_archive_and_the_dead_letter_keep_the_key(session: Session) -> None:
-    send(session, count=2)
-    for verb in ("complete", "dead_letter"):
-        [lease] = dequeue(session)
-        ENDS[verb](session, lease)
-
-    assert one(session, "SELECT order_key FROM pgqueue_archived_message") == KEY
-    assert one(session, "SELECT order_key FROM pgqueue_dead_letter") == KEY

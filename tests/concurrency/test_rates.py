@@ -11,7 +11,7 @@ import pytest
 from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import seeds
 from tests.support.sessions import Session, column, together, wait_for_lock
-from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, tick
+from tests.support.verbs import dequeue, enqueue, fill, make_channel, tick
 
 
 def gaps(session: Session) -> list[float]:
@@ -87,14 +87,6 @@ def test_a_slow_dequeue_does_not_shorten_the_next_gap(
         pass
 
     assert min(gaps(session)) >= 0.4
-
-
-def test_a_burst_comes_at_once_after_a_quiet_time(session: Session) -> None:
-    make_channel(session, "slow", release_interval="1 hour", release_burst=3)
-    fill(session, "slow", 10)
-
-    assert len(drain(session, 1)) == 3
-    assert drain(session, 10) == []
 
 
 def test_an_interval_that_is_shortened_holds_at_once(session: Session) -> None:

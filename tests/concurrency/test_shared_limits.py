@@ -171,16 +171,6 @@ def test_a_message_keeps_to_all_of_its_limits(session: Session, channels: list[s
     assert sorted(taken) == ["a", "b"]
 
 
-def test_a_handler_brings_its_limit_to_every_message(session: Session, channels: list[str]) -> None:
-    """Also to those that were inserted as rows, ready, without a word of it."""
-    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
-    for name in channels:
-        enqueue(session, name)
-
-    assert len(dequeue(session, 10)) == 1
-    assert not dequeue(session, 10)
-
-
 def test_a_paused_handler_blocks_no_other(session: Session, channels: list[str]) -> None:
     for _ in range(30):
         enqueue(session, "a")
@@ -209,16 +199,6 @@ def test_a_limit_that_comes_later_counts_the_leases_of_before(session: Session, 
     assert len(dequeue(session, 10)) == 1
 
 
-def test_messages_of_a_dropped_limit_go_on_without_it(session: Session, channels: list[str]) -> None:
-    limit_set(session, "stripe", max_concurrency=1)
-    send(session, "a", 5)
-    assert len(dequeue(session, 10)) == 1
-
-    assert one(session, "SELECT pgqueue_limit_drop('stripe')") == "dropped"
-
-    assert sum(len(dequeue(session, 10)) for _ in range(5)) == 4
-
-
 def test_a_rolled_back_dequeue_leaves_no_place(session: Session, channels: list[str]) -> None:
     limit_set(session, "stripe", max_concurrency=1)
     send(session, "a", 2)
@@ -227,30 +207,6 @@ def test_a_rolled_back_dequeue_leaves_no_place(session: Session, channels: list[
     session.execute("ROLLBACK")
 
     assert len(dequeue(session, 10)) == 1
-
-
-def test_an_unknown_limit_is_refused_and_nothing_is_written(session: Session, channels: list[str]) -> None:
-    outcome, refusal = session.execute(
-        "SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue('work', '{}', 'a', p_limits => '{paypal}')"
-    ).fetchone()  # type: ignore[misc]
-
-    assert outcome == "invalid"
-    assert refusal == (
-        'invalid message: there is no limit "paypal": if code declares it, run migrate or restart a worker; else make '
-        "it with limit_set"
-    )
-    assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
-
-
-def test_a_bulk_enqueue_has_limits_for_each_message(session: Session, channels: list[str]) -> None:
-    limit_set(session, "stripe", max_concurrency=1)
-    session.execute(
-        """SELECT * FROM pgqueue_enqueue_many(ARRAY['work', 'work', 'work'], array_fill('{}'::jsonb, ARRAY[3]),
-        ARRAY['a', 'a', 'a'], p_limits => ARRAY['["stripe"]', NULL, '["stripe"]']::jsonb[],
-        p_costs => ARRAY[NULL, 7, NULL])"""
-    )
-
-    assert sum(len(dequeue(session, 10)) for _ in range(5)) == 2
 
 
 def test_an_ordered_channel_waits_behind_a_message_whose_limit_is_full(session: Session, channels: list[str]) -> None:

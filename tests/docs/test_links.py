@@ -10,7 +10,7 @@ from tests.support.markdown import DOCS, PAGES, anchors, blocks, links, name, pr
 from tests.support.paths import REPOSITORY
 
 IMPORT = re.compile(r"^(?:>>> )?from (django_pgqueue[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-# A page that says which test checks what it says, as `tests/lifecycle/test_enqueue.py::test_a_rollback_leaves_nothing`.
+# A page that says which test checks what it says, as `tests/lifecycle/test_pop.py::test_it_is_delivered_once_only`.
 NAMED_TEST = re.compile(r"`((?:tests|verification)/[\w/]+\.py)(?:::(\w+))?`")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -93,11 +92,6 @@ def test_a_reader_may_examine_and_measure() -> None:
     assert "no_worker" in codes
     assert "not_examined" not in codes
     assert measured
-
-
-def test_each_examination_has_its_tests() -> None:
-    there = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
-    assert set(EXAMINATIONS) <= there
 
 
 def test_a_code_leads_to_one_examination() -> None:

@@ -214,16 +214,6 @@ def test_a_call_that_is_repeated_cannot_know_what_was_not_archived() -> None:
     assert places(sent) == []
 
 
-def test_a_transaction_that_is_rolled_back_has_settled_nothing() -> None:
-    sent = send()
-    deliveries = dequeue()
-    with transaction.atomic():
-        complete(deliveries, archive="none")
-        transaction.set_rollback(True)
-    assert places(sent) == ["live"]
-    assert sql("SELECT 1 FROM pgqueue_unarchived") == []
-
-
 def test_the_dedupe_key_of_a_message_that_was_not_archived_is_free() -> None:
     send()
     complete(dequeue(), archive="none")

@@ -23,7 +23,7 @@ from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.support.messages import live, places
 from tests.support.moments import expire, pass_time
 from tests.support.refusals import refused
-from tests.support.sql import sql, value
+from tests.support.sql import value
 
 pytestmark = pytest.mark.django_db
 
@@ -83,13 +83,6 @@ def test_a_message_with_a_requested_cancel_goes_to_the_archive():
     expire(delivery)
     assert dequeue() == []
     assert ArchivedMessage.objects.get().outcome == "cancelled"
-
-
-def test_a_scheduled_message_is_delivered_when_it_is_due():
-    sent = enqueue("h", delay=timedelta(hours=1))
-    assert dequeue() == []
-    pass_time(hours=1)
-    assert [delivery.id for delivery in dequeue()] == [sent.id]
 
 
 @pytest.mark.parametrize("verb", [dequeue, pop])
@@ -218,10 +211,3 @@ def test_the_server_log_says_so(server_log: list[str]):
     dequeue()
     assert any("the leases of 1 message(s) expired" in warning for warning in server_log)
     assert any('reason "poison"' in warning for warning in server_log)
-
-
-def test_sql_alone_will_do():
-    sql("SELECT id FROM pgqueue_enqueue('h', p_backoff => interval '0')")
-    [(first,)] = sql("SELECT id FROM pgqueue_dequeue(p_lease => interval '1 millisecond')")
-    sql("SELECT pg_sleep(0.01)")
-    assert sql("SELECT id, attempts FROM pgqueue_dequeue()") == [(first, 2)]

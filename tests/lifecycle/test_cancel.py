@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from django_pgqueue import (
-    NewMessage,
     cancel,
     channel_set,
     complete,
@@ -14,17 +13,15 @@ from django_pgqueue import (
     defer,
     dequeue,
     enqueue,
-    enqueue_many,
     heartbeat,
     retry,
     sweep,
 )
-from django_pgqueue.exceptions import LeaseLost, MessageNotFound, PartitionMissing
+from django_pgqueue.exceptions import LeaseLost, MessageNotFound
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from tests.support.messages import lease_message, live, places
 from tests.support.moments import expire
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -173,26 +170,3 @@ def test_a_message_that_is_named_twice_is_answered_once():
     message = enqueue("h")
     assert cancel([message.id, message.id]) == {message.id: "cancelled"}
     assert ArchivedMessage.objects.count() == 1
-
-
-def test_nothing_is_nothing():
-    assert cancel([]) == {}
-
-
-def test_a_thousand_at_once():
-    answers = enqueue_many(NewMessage(handler="h", payload=n) for n in range(1000))
-    assert set(cancel(answer.id for answer in answers).values()) == {"cancelled"}
-    assert ArchivedMessage.objects.filter(outcome="cancelled").count() == 1000
-
-
-def test_without_a_partition_nothing_is_cancelled():
-    message = enqueue("h")
-    [partition] = sql(
-        "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = 'pgqueue_archived_message'::regclass AND c.relname LIKE %s",
-        "%" + sql("SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')")[0][0],
-    )
-    sql(f"DROP TABLE {partition[0]}")
-    with refused(PartitionMissing):
-        cancel(message.id)
-    assert places(message.id) == ["live"]

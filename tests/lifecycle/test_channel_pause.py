@@ -5,11 +5,9 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_pause, channel_set, complete, dequeue, enqueue, heartbeat, peek, retry
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel
 from tests.support.messages import places
 from tests.support.moments import pass_time
-from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -73,17 +71,3 @@ def test_a_second_pause_keeps_the_moment_and_takes_the_new_reason():
     channel_pause(channel="default", reason="second")
     channel = Channel.objects.get()
     assert (channel.paused_at, channel.pause_reason) == (paused_at, "second")
-
-
-def test_an_unknown_channel_is_refused():
-    with refused(ChannelNotFound):
-        channel_pause(channel="nowhere")
-    with refused(ChannelNotFound):
-        channel_pause(channel="default", queue="emails")
-    with refused(InvalidMessage):
-        channel_pause(channel="default", reason="a\0b")
-
-
-def test_it_is_a_function_of_the_database_too():
-    sql("SELECT pgqueue_channel_pause('default', 'default', p_reason => 'psql')")
-    assert Channel.objects.get().pause_reason == "psql"

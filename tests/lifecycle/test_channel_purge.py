@@ -5,11 +5,8 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import NewMessage, channel_purge, channel_set, complete, dequeue, enqueue, enqueue_many
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.support.messages import places
-from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -64,28 +61,6 @@ def test_a_purge_frees_room_and_keys():
     assert enqueue("h").created
 
 
-def test_an_unknown_channel_is_refused():
-    with refused(ChannelNotFound):
-        channel_purge(channel="nowhere")
-
-
-def test_a_limit_that_is_none_is_refused():
-    enqueue("h")
-    with refused(InvalidMessage):
-        channel_purge(channel="default", limit=-1)
-
-
-def test_without_a_partition_for_today_nothing_is_lost():
-    sent = enqueue("h")
-    [(partition,)] = sql(
-        "SELECT 'pgqueue_archived_message_' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')"
-    )
-    sql(f"DROP TABLE {partition}")
-    with refused(PartitionMissing):
-        channel_purge(channel="default")
-    assert places(sent.id) == ["live"]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     enqueue("h")
@@ -94,8 +69,3 @@ def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     assert channel_purge(channel="default") == 0
     other.commit()
     assert places(taken[0][0]) == ["live"]
-
-
-def test_it_is_a_function_of_the_database_too():
-    enqueue("h")
-    assert sql("SELECT * FROM pgqueue_channel_purge('default', 'default', p_limit => 10)") == [(1, "purged", None)]

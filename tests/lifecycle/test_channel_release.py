@@ -16,7 +16,7 @@ from django_pgqueue import (
     enqueue,
     retry,
 )
-from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
+from django_pgqueue.exceptions import ChannelReleased
 from django_pgqueue.lifecycle.upkeep import sweep
 from django_pgqueue.models import Channel
 from tests.support.messages import enqueue_numbered
@@ -240,24 +240,6 @@ def test_a_snapshot_of_the_past_cannot_enqueue_to_one_that_has_gone(connect: Con
         eventually_removed(channel)
     with pytest.raises(psycopg.errors.SerializationFailure):
         past.execute("SELECT pgqueue_enqueue('late', p_channel => 'acme')")
-
-
-@pytest.mark.parametrize(
-    ("name", "queue"), [("nowhere", "default"), ("default", "emails"), ("x" * 300, "default"), ("", "")]
-)
-def test_an_unknown_channel_is_refused(name: str, queue: str):
-    with refused(ChannelNotFound):
-        channel_release(channel=name, queue=queue)
-
-
-def test_a_name_that_is_not_text_is_refused():
-    with refused(InvalidMessage):
-        channel_release(channel="a\0b")
-
-
-def test_it_is_a_function_of_the_database_too():
-    sql("SELECT pgqueue_channel_release('default', 'default')")
-    assert Channel.objects.get().released_at
 
 
 @pytest.mark.django_db(transaction=True)

@@ -6,10 +6,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_pause, channel_resume, channel_set, dequeue, enqueue
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel
-from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -68,16 +65,3 @@ def test_a_channel_that_was_not_paused_stays_as_it_is():
     enqueue("h")
     channel_resume(channel="default")
     assert len(dequeue(limit=10)) == 1
-
-
-def test_an_unknown_channel_is_refused():
-    with refused(ChannelNotFound):
-        channel_resume(channel="nowhere")
-    with refused(InvalidMessage):
-        channel_resume(channel="a\0b")
-
-
-def test_it_is_a_function_of_the_database_too():
-    channel_pause(channel="default")
-    sql("SELECT pgqueue_channel_resume('default', 'default')")
-    assert Channel.objects.get().paused_at is None

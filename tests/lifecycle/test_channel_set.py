@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal
 from types import MappingProxyType
 
 import pytest
 from django.db import IntegrityError, ProgrammingError
 from psycopg.errors import UndefinedFunction
 
-from django_pgqueue import channel_release, channel_set, dequeue, enqueue
+from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
 from tests.support.cases import cases
@@ -70,13 +69,6 @@ def test_the_same_name_in_another_queue_is_another_channel():
     assert Channel.objects.filter(name="new").count() == 2
 
 
-def test_the_name_of_a_released_channel_can_be_used_again():
-    channel_release(channel="default")
-    channel_set(channel="default")
-    assert enqueue("h").created
-    assert Channel.objects.get(name="default").released_at is None
-
-
 @pytest.mark.parametrize("release_interval", [timedelta(microseconds=1), timedelta(days=400)])
 def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta):
     assert limits(channel_set(channel="new", release_interval=release_interval))["release_interval"] == release_interval
@@ -124,15 +116,6 @@ def test_a_bad_limit_leaves_the_others_as_they_are():
     assert limits(channel) == LIMITS
 
 
-@pytest.mark.parametrize("number", [Decimal(7), True])
-def test_numbers_of_other_kinds_are_taken_or_refused_clearly(number: object):
-    try:
-        channel = channel_set(channel="new", max_concurrency=number)
-    except InvalidMessage:
-        return
-    assert limits(channel)["max_concurrency"] == int(number)
-
-
 @cases(
     "given",
     [
@@ -143,23 +126,6 @@ def test_numbers_of_other_kinds_are_taken_or_refused_clearly(number: object):
 def test_the_table_itself_refuses_limits_that_make_no_sense(given: dict[str, object]):
     with refused(IntegrityError):
         Channel.objects.create(**{"name": "new", **given})
-
-
-@cases("name", ["it's", 'a"b', "'; DROP TABLE pgqueue_channel; --", "🦆", "%s", "{}", "\\", "x" * 200])
-def test_a_name_is_just_a_name(name: str):
-    channel = channel_set(channel=name, queue=name[:100])
-    assert Channel.objects.get(pk=channel).name == name
-    assert channel_set(channel=name, queue=name[:100]) == channel
-    enqueue("h", channel=name, queue=name[:100])
-    assert [delivery.channel for delivery in dequeue(name[:100])] == [name]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_sessions_that_create_the_same_channel_get_the_same_one(connect):
-    one, two = connect(), connect(autocommit=True)
-    [(created,)] = one.execute("SELECT id FROM pgqueue_channel_set('default', 'new')").fetchall()
-    one.commit()
-    assert two.execute("SELECT id FROM pgqueue_channel_set('default', 'new')").fetchall() == [(created,)]
 
 
 def test_it_is_a_function_of_the_database_too():

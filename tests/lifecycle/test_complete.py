@@ -2,16 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
-from django.db import transaction
 
 from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Channel
 from tests.support.messages import lease_messages, live, places
-from tests.support.moments import expire, pass_time
+from tests.support.moments import expire
 from tests.support.refusals import refused, rolled_back
 from tests.support.sql import sql
 
@@ -73,10 +71,6 @@ def test_state_of_a_deferral_is_archived():
     assert ArchivedMessage.objects.get().state == {"page": 2}
 
 
-def test_nothing_is_nothing():
-    assert complete([]) == set()
-
-
 @pytest.mark.parametrize("result", [{1}, "a\0b", float("nan"), "\ud800"], ids=["set", "nul", "nan", "surrogate"])
 def test_a_result_that_is_not_json_changes_nothing(result: object):
     [delivery] = lease_messages()
@@ -96,42 +90,10 @@ def test_results_that_do_not_pair_up_change_nothing(results: list[object]):
 # Fencing.
 
 
-def test_a_second_completion_finds_nothing():
-    [delivery] = lease_messages()
-    complete(delivery)
-    with refused(LeaseLost) as raised:
-        complete(delivery)
-    assert raised.value.ids == (delivery.id,)
-    assert places(delivery.id) == ["archive"]
-
-
 def test_the_same_delivery_twice_in_one_call_is_completed_once():
     [delivery] = lease_messages()
     assert complete([delivery, delivery]) == {delivery.id}
     assert places(delivery.id) == ["archive"]
-
-
-def test_a_lost_lease_cannot_complete():
-    [delivery] = lease_messages()
-    expire(delivery)
-    sweep()
-    with refused(LeaseLost, str(delivery.id)) as raised:
-        complete(delivery)
-    assert "roll back" in raised.value.hint
-    assert places(delivery.id) == ["live"]
-
-
-def test_a_worker_whose_message_was_given_away_cannot_settle_the_other_ones_run():
-    [first] = lease_messages()
-    expire(first)
-    sweep()
-    pass_time(minutes=1)
-    [second] = dequeue()
-    assert (second.id, second.attempt) == (first.id, 2)
-    with refused(LeaseLost):
-        complete(first)
-    assert live(first.id, "lease_token") == second.token
-    assert complete(second) == {second.id}
 
 
 def test_a_lease_that_expired_and_was_not_swept_can_still_complete():
@@ -140,48 +102,12 @@ def test_a_lease_that_expired_and_was_not_swept_can_still_complete():
     assert complete(delivery) == {delivery.id}
 
 
-@pytest.mark.parametrize("token", [None, uuid4()])
-def test_a_forged_token_completes_nothing(token):
-    [delivery] = lease_messages()
-    with refused(LeaseLost):
-        complete(replace(delivery, token=token))
-    assert places(delivery.id) == ["live"]
-
-
-def test_a_token_is_good_for_its_own_message_only():
-    [one] = lease_messages()
-    [two] = lease_messages()
-    with refused(LeaseLost):
-        complete([replace(one, token=two.token), replace(two, token=one.token)])
-    assert places(one.id) == places(two.id) == ["live"]
-
-
 def test_a_message_that_is_not_leased_cannot_be_completed():
     sent = enqueue("h")
     [delivery] = lease_messages()
     defer(delivery)
     with refused(LeaseLost):
         complete(replace(delivery, id=sent.id, token=None))
-
-
-def test_one_lost_lease_and_nothing_is_changed():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    with refused(LeaseLost) as raised:
-        complete([kept, lost])
-    assert raised.value.ids == (lost.id,)
-    assert places(kept.id) == places(lost.id) == ["live"]
-
-
-def test_lost_leases_can_be_left_out():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    assert complete([kept, lost], skip_lost=True) == {kept.id}
-    assert places(kept.id) == ["archive"]
-    assert places(lost.id) == ["live"]
-    assert complete([lost], skip_lost=True) == set()
 
 
 # In the handler's own transaction.
@@ -205,18 +131,6 @@ def test_a_rolled_back_completion_leaves_the_lease():
         complete(delivery)
     assert places(delivery.id) == ["live"]
     complete(delivery)
-    assert places(delivery.id) == ["archive"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_settlement_under_way_wins_over_the_sweep(connect):
-    [delivery] = lease_messages()
-    expire(delivery)
-    other = connect(autocommit=True)
-    with transaction.atomic():
-        complete(delivery)
-        [(retried,)] = other.execute("SELECT retried FROM pgqueue_sweep()").fetchall()
-        assert retried == 0
     assert places(delivery.id) == ["archive"]
 
 

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 
-from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, retry, sweep
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue, retry
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.models import DeadLetter
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
-from tests.support.moments import expire
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -47,27 +44,6 @@ def test_it_needs_no_attempts_left_and_none_used_up():
     first, second = lease_messages(2, max_attempts=9)
     dead_letter([first, second], reason="refused")
     assert set(DeadLetter.objects.values_list("reason", "attempts")) == {("refused", 1)}
-
-
-def test_a_lost_or_forged_lease_buries_nothing():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
-        with refused(LeaseLost) as raised:
-            dead_letter(deliveries, reason="refused")
-        assert raised.value.ids == (deliveries[-1].id,)
-    assert places(kept.id) == places(lost.id) == ["live"]
-    assert dead_letter([kept, lost], reason="refused", skip_lost=True) == {kept.id}
-    assert places(lost.id) == ["live"]
-
-
-def test_a_completed_message_does_not_die():
-    [delivery] = lease_messages()
-    complete(delivery)
-    with refused(LeaseLost):
-        dead_letter(delivery, reason="refused")
-    assert places(delivery.id) == ["archive"]
 
 
 def test_a_dead_letter_frees_its_place_its_room_and_its_key():
@@ -107,10 +83,6 @@ def test_a_reason_that_is_too_long_is_cut_rather_than_that_plain_sql_loses_the_m
     [delivery] = lease_messages()
     sql("SELECT pgqueue_dead_letter(%s, %s, ARRAY[repeat('x', 1000)])", [delivery.id], [delivery.token])
     assert DeadLetter.objects.get().reason == "x" * 200
-
-
-def test_nothing_is_nothing():
-    assert dead_letter([], reason="refused") == set()
 
 
 # The server log.

@@ -8,13 +8,13 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, peek, retry, sweep
+from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, peek, retry
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.settle import give_back
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live
-from tests.support.moments import expire, pass_time
+from tests.support.moments import pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql, value
 
@@ -123,27 +123,6 @@ def test_a_delay_counts_from_the_clock_and_not_from_the_start_of_the_transaction
         assert live(delivery.id, "dequeue_at > now() + interval '60 milliseconds'")
 
 
-def test_a_stale_or_forged_token_defers_nothing():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    before = live(lost.id, "dequeue_at")
-    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
-        with refused(LeaseLost) as raised:
-            defer(deliveries, state="changed")
-        assert raised.value.ids == (deliveries[-1].id,)
-    assert live(kept.id, "status", "state", "lease_token") == (Message.Status.LEASED, None, kept.token)
-    assert live(lost.id, "dequeue_at", "state") == (before, None)
-
-
-def test_lost_leases_can_be_left_out():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    assert defer([kept, lost], skip_lost=True) == {kept.id: "deferred"}
-    assert live(lost.id, "attempts") == 1
-
-
 @cases(
     "when",
     [
@@ -160,10 +139,6 @@ def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
     with refused(InvalidMessage), transaction.atomic():
         defer(delivery, **when)
     assert live(delivery.id, "lease_token") == delivery.token
-
-
-def test_nothing_is_nothing():
-    assert defer([]) == {}
 
 
 def test_a_deferral_at_once_goes_behind_those_that_wait():

@@ -48,12 +48,6 @@ def test_the_setting_says_how_long_a_lease_is(settings):
     assert live(sent.id, "lease_expires_at - leased_at") == timedelta(seconds=77)
 
 
-def test_a_live_lease_is_exclusive():
-    enqueue("h")
-    assert len(dequeue(limit=10)) == 1
-    assert dequeue(limit=10) == []
-
-
 def test_the_attempt_is_counted_when_the_message_is_delivered():
     sent = enqueue("h")
     for attempt in (1, 2, 3):
@@ -67,14 +61,6 @@ def test_the_last_attempt_is_known():
     enqueue("h", max_attempts=1)
     [delivery] = dequeue()
     assert delivery.last_attempt
-
-
-def test_every_lease_has_a_token_of_its_own():
-    tokens = set()
-    for _ in range(5):
-        enqueue("h")
-        tokens.update(delivery.token for delivery in dequeue())
-    assert len(tokens) == 5
 
 
 @pytest.mark.django_db(transaction=True)
@@ -119,12 +105,6 @@ def test_messages_are_first_in_first_out():
     for n in range(40):
         enqueue("h", n)
     assert [delivery.payload for _ in range(4) for delivery in dequeue(limit=10)] == list(range(40))
-
-
-def test_single_messages_are_first_in_first_out_one_by_one():
-    for n in range(10):
-        enqueue("h", n)
-    assert [delivery.payload for _ in range(10) for delivery in dequeue()] == list(range(10))
 
 
 def test_one_message_does_not_overtake_an_earlier_batch():
@@ -235,16 +215,6 @@ def test_a_popped_message_brings_it_too():
     enqueue("h")
     [delivery] = pop()
     assert delivery.context == {"tenant": 7}
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h", {"n": 1})
-    [row] = sql(
-        "SELECT id, channel, payload ->> 'n', attempts, token IS NOT NULL"
-        " FROM pgqueue_dequeue('default', p_limit => 5, p_lease => '1 minute', p_worker => 'psql')"
-    )
-    assert row == (sent.id, "default", "1", 1, True)
-    assert live(sent.id, "worker", "lease_expires_at - leased_at") == ("psql", timedelta(minutes=1))
 
 
 def test_it_says_when_the_message_was_leased_before():

@@ -8,9 +8,6 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import (
-    channel_pause,
-    channel_release,
-    channel_resume,
     channel_set,
     complete,
     defer,
@@ -80,16 +77,6 @@ def test_an_expired_lease_holds_its_place_until_it_is_taken_back(connect):
     settling.rollback()
     [other] = dequeue(limit=10)
     assert other.payload == 1
-
-
-def test_one_at_a_time_is_strictly_in_order():
-    channel_set(channel="default", max_concurrency=1)
-    enqueue_backlog("default", 5)
-    for n in range(5):
-        [delivery] = dequeue(limit=10)
-        assert delivery.payload == n
-        assert dequeue(limit=10) == []
-        complete(delivery)
 
 
 def test_max_concurrency_changes_while_messages_run():
@@ -187,38 +174,3 @@ def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
             taken.append(step * 10)
             next_at = next_at + timedelta(milliseconds=100)
     assert taken == [0, 100, 200, 300]
-
-
-def test_every_moment_is_kept_as_timestamptz_and_every_duration_as_interval():
-    moments = sql("""
-        SELECT table_name, column_name, data_type FROM information_schema.columns
-        WHERE table_schema = current_schema() AND table_name LIKE 'pgqueue%'
-            AND (column_name ~ '(_at|_until|_from)$' OR column_name IN ('backoff', 'release_interval'))
-            AND column_name <> 'redriven_from'""")
-    assert len(moments) > 30
-    wrong = [
-        row
-        for row in moments
-        if row[2] != ("interval" if row[1] in ("backoff", "release_interval") else "timestamp with time zone")
-    ]
-    assert wrong == []
-
-
-def test_a_paused_channel_is_passed_over():
-    channel_set(channel="other")
-    enqueue_backlog("default", 2)
-    enqueue_backlog("other", 2)
-    channel_pause(channel="default")
-    assert served(10) == ["other", "other"]
-    assert served(10) == []
-    channel_resume(channel="default")
-    assert served(10) == ["default", "default"]
-
-
-def test_a_released_channel_drains_without_limits():
-    channel_set(channel="default", max_concurrency=1, release_interval=timedelta(hours=1))
-    enqueue_backlog("default", 5)
-    assert len(dequeue(limit=10)) == 1
-    channel_pause(channel="default")
-    channel_release(channel="default")
-    assert len(dequeue(limit=10)) == 4

@@ -9,7 +9,6 @@ from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter
 from tests.support.messages import places
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -64,8 +63,3 @@ def test_a_session_that_takes_a_message_is_not_waited_for(connect):
     assert discard(taken) == {taken: "busy"}
     other.commit()
     assert places(taken) == ["live"]
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h")
-    assert sql("SELECT id, outcome FROM pgqueue_discard(ARRAY[%s::bigint])", sent.id) == [(sent.id, "discarded")]

@@ -8,7 +8,6 @@ from django_pgqueue import complete, dequeue, edit, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from tests.support.messages import live
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -54,8 +53,3 @@ def test_a_value_that_is_no_payload_is_refused():
     with refused(InvalidMessage, "u0000"):
         edit(sent.id, "a\0b")
     assert live(sent.id, "payload") == "{}"
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h")
-    assert sql("SELECT * FROM pgqueue_edit(%s::bigint, '[1]')", sent.id) == [("edited", None)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import secrets
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -13,7 +12,6 @@ from django_pgqueue import (
     NewMessage,
     aenqueue,
     channel_set,
-    complete,
     dequeue,
     enqueue,
     enqueue_many,
@@ -64,31 +62,6 @@ def test_a_body_is_bytes_of_any_value_and_length():
     assert [delivery.body for delivery in dequeue(limit=1000)] == [b"", b"\xff", *bodies]
 
 
-def test_a_payload_and_a_body_of_a_megabyte_pass():
-    text, raw = secrets.token_hex(500_000), secrets.token_bytes(1_000_000)
-    enqueue("h", {"text": text}, body=raw)
-    [delivery] = dequeue()
-    assert delivery.payload == {"text": text}
-    assert delivery.body == raw
-
-
-@cases("name", ["it's", 'a"b', "'; DROP TABLE pgqueue_message; --", "🦆", "%s", "x" * 200, " ", "Ⅷ\n\t", "\\"])
-def test_hostile_names_of_channels_are_just_names(name: str):
-    channel_set(channel=name)
-    enqueue("h", channel=name)
-    [delivery] = dequeue()
-    assert delivery.channel == name
-    complete(delivery)
-    assert value("SELECT channel FROM pgqueue_archived_message WHERE id = %s", delivery.id) == name
-
-
-@cases("name", ["a\0b", "\ud800"])
-@cases("argument", ["handler", "channel", "queue", "dedupe_key"])
-def test_names_that_are_not_text_are_refused(argument: str, name: str):
-    with refused(InvalidMessage):
-        enqueue(**{"handler": "h", argument: name})
-
-
 @cases("name", ["nowhere", "x" * 300, "", "Default", "default "])
 def test_an_unknown_channel_is_refused_and_the_error_says_what_to_do(name: str):
     with refused(ChannelNotFound, "does not exist") as raised:
@@ -115,37 +88,6 @@ def test_missing_channels_are_created_where_the_project_wants_that(settings):
         enqueue("h", channel="x" * 201)
 
 
-@cases(
-    ("given", "problem"),
-    [
-        ({"handler": ""}, "no name"),
-        ({"handler": "x" * 201}, "200"),
-        ({"priority": 32768}, "priority"),
-        ({"priority": -32768}, "priority"),
-        ({"priority": 2**40}, None),
-        ({"priority": "high"}, "priority"),
-        ({"priority": 1.5}, "priority"),
-        ({"max_attempts": 0}, "max_attempts"),
-        ({"max_attempts": -1}, "max_attempts"),
-        ({"max_attempts": 2**40}, None),
-        ({"backoff": timedelta(seconds=-1)}, "backoff"),
-        ({"backoff": 5}, "timedelta"),
-        ({"delay": 5}, "timedelta"),
-        ({"delay": timedelta.max}, None),
-        ({"delay": timedelta(hours=1), "dequeue_at": datetime(2030, 1, 1, tzinfo=UTC)}, "both"),
-        ({"dequeue_at": datetime(2030, 1, 1)}, "naive"),  # noqa: DTZ001
-        ({"dedupe_key": "x" * 201}, "dedupe key"),
-        ({"body": "text"}, "bytes"),
-        ({"headers": ["a list"]}, "headers"),
-        ({"headers": "text"}, "headers"),
-    ],
-)
-def test_invalid_messages_are_refused(given: dict[str, object], problem: str | None):
-    with refused(InvalidMessage, problem), transaction.atomic():
-        enqueue(**{"handler": "h", **given})
-    assert not Message.objects.exists()
-
-
 def test_an_infinite_time_is_refused():
     assert "years 2 to 9998" in refusal("pgqueue_enqueue('h', p_dequeue_at => 'infinity')")["message"]
     with refused(DatabaseError, "years 2 to 9998"):
@@ -156,13 +98,6 @@ def test_an_infinite_time_is_refused():
 
 
 # A message is there if and only if the transaction commits.
-
-
-def test_a_rollback_leaves_nothing():
-    with rolled_back():
-        enqueue("h")
-    assert not Message.objects.exists()
-    assert dequeue() == []
 
 
 def test_a_rolled_back_savepoint_leaves_only_what_was_outside():

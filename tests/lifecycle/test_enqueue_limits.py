@@ -106,7 +106,7 @@ def test_each_message_of_many_has_its_own():
         ({"limits": [""]}, "is no name of a limit"),
         ({"limits": ["a\0b"]}, "is no name of a limit"),
         ({"limits": ["\ud800"]}, "surrogate"),
-        ({"limits": ["paypal"]}, "there is no limit"),
+        ({"limits": ["paypal"]}, 'there is no limit "paypal": if code declares it, run migrate'),
     ],
 )
 def test_a_wrong_value_is_refused_and_nothing_is_written(given: dict[str, Any], text: str):

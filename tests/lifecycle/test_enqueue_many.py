@@ -6,7 +6,7 @@ import pytest
 
 from django_pgqueue import NewMessage, channel_release, channel_set, dequeue, enqueue, enqueue_many
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Message
 from tests.support.cases import cases
 from tests.support.refusals import refused
 from tests.support.sql import sql
@@ -109,11 +109,6 @@ def message_fields(message: Message) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def test_nothing_is_nothing():
-    assert enqueue_many([]) == []
-    assert enqueue_many(iter(())) == []
-
-
 def test_messages_of_one_call_are_first_in_first_out():
     enqueue_many(NewMessage(handler="h", payload=n) for n in range(50))
     assert [delivery.payload for delivery in dequeue(limit=50)] == list(range(50))
@@ -147,13 +142,6 @@ def test_one_bad_message_and_none_is_taken(bad: NewMessage, error: type[Exceptio
     assert Message.objects.count() == 1
 
 
-def test_missing_channels_are_created_where_the_project_wants_that(settings):
-    settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
-    answers = enqueue_many(NewMessage(handler="h", channel=name, queue="emails") for name in ("x", "y", "x"))
-    assert outcomes(answers) == ["created"] * 3
-    assert list(Channel.objects.filter(queue="emails").values_list("name", flat=True)) == ["x", "y"]
-
-
 def test_the_caller_learns_which_messages_a_full_channel_dropped():
     channel_set(channel="small", max_size=2, full_policy="drop")
     answers = enqueue_many(
@@ -162,15 +150,6 @@ def test_the_caller_learns_which_messages_a_full_channel_dropped():
     assert outcomes(answers) == ["created", "created", "created", "dropped", "created"]
     assert answers[3].id is None
     assert Message.objects.filter(channel__name="small").count() == 2
-
-
-def test_a_channel_that_errors_takes_all_of_them_or_none():
-    channel_set(channel="small", max_size=2)
-    with refused(ChannelFull):
-        enqueue_many(NewMessage(handler="h", channel="small") for _ in range(3))
-    assert outcomes(enqueue_many(NewMessage(handler="h", channel="small") for _ in range(2))) == ["created"] * 2
-    with refused(ChannelFull):
-        enqueue_many([NewMessage(handler="h", channel="small")])
 
 
 def test_each_message_of_a_statement_takes_room():

@@ -9,7 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
 
-from django_pgqueue import channel_erase, channel_set, complete, dequeue, enqueue, redrive
+from django_pgqueue import channel_set, complete, dequeue, enqueue, redrive
 from django_pgqueue.checks import configuration
 from django_pgqueue.exceptions import CodecUnavailable
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
@@ -84,14 +84,6 @@ def test_each_tenant_has_its_keys(settings: Any) -> None:
     assert sorted(delivery.payload for delivery in dequeue(limit=9)) == ["acme", "other"]
     with refused(CodecUnavailable, "KeyError for default/default"):
         enqueue("h", SECRET)
-
-
-def test_an_erased_tenant_takes_its_ciphertext_along(settings: Any) -> None:
-    use(settings, [NEW])
-    channel_set(channel="acme")
-    enqueue("h", SECRET, channel="acme")
-    assert channel_erase(queue="default", channel="acme").erased["message"] == 1
-    assert not Message.objects.exists()
 
 
 def test_no_key_is_an_error(settings: Any) -> None:

@@ -124,11 +124,6 @@ def test_the_blocks_that_health_reads_do_not_grow_with_the_backlog():
     assert value("SELECT count(*) FROM pgqueue_waiting()") == 2
 
 
-def test_it_is_a_function_of_the_database_too():
-    enqueue("h")
-    assert sql("SELECT queue, ready, complete FROM pgqueue_health('default')") == [("default", 1, True)]
-
-
 def test_messages_for_handlers_that_the_workers_do_not_know_are_counted():
     for handler in ("unknown", "unknown", "fails", "known"):
         enqueue(handler)

@@ -54,36 +54,6 @@ def test_a_heartbeat_keeps_a_message_from_the_sweep():
     assert heartbeat([beating, silent], skip_lost=True) == {beating.id: False}
 
 
-def test_a_lost_lease_is_not_extended_and_is_named():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    before = live(kept.id, "lease_expires_at")
-    with refused(LeaseLost, "nothing was changed|Nothing was changed") as raised:
-        heartbeat([kept, lost], lease=timedelta(hours=1))
-    assert raised.value.ids == (lost.id,)
-    assert live(kept.id, "lease_expires_at") == before
-
-
-def test_a_forged_token_extends_nothing():
-    [delivery] = lease_messages()
-    before = live(delivery.id, "lease_expires_at")
-    assert heartbeat(replace(delivery, token=uuid4()), skip_lost=True) == {}
-    assert heartbeat(replace(delivery, token=None), skip_lost=True) == {}
-    assert live(delivery.id, "lease_expires_at") == before
-
-
-def test_a_settled_message_has_no_lease():
-    [delivery] = lease_messages()
-    complete(delivery)
-    with refused(LeaseLost):
-        heartbeat(delivery)
-
-
-def test_nothing_is_nothing():
-    assert heartbeat([]) == {}
-
-
 @pytest.mark.parametrize("lease", [timedelta(microseconds=-1), timedelta(seconds=-5), 15, timedelta.max], ids=str)
 def test_a_lease_that_is_no_lease_is_refused(lease: object):
     [delivery] = lease_messages()

@@ -7,7 +7,6 @@ from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.messages import live, places
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -89,9 +88,3 @@ def test_a_worker_that_settles_it_at_this_moment_wins(connect):
     assert lease_release(held.id) == {held.id: "busy"}
     other.commit()
     assert places(held.id) == ["archive"]
-
-
-def test_it_is_a_function_of_the_database_too():
-    enqueue("h")
-    [held] = dequeue()
-    assert sql("SELECT id, outcome FROM pgqueue_lease_release(ARRAY[%s::bigint])", held.id) == [(held.id, "released")]

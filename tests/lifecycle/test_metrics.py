@@ -121,11 +121,6 @@ def test_they_come_for_all_or_a_queue_or_a_channel():
     assert names(queue="nowhere") == []
 
 
-def test_it_is_a_function_of_the_database_too():
-    enqueue("h")
-    assert sql("SELECT channel, ready, total FROM pgqueue_metrics(p_queue => 'default')") == [("default", 1, 1)]
-
-
 def test_the_newest_is_never_older_than_the_oldest():
     """One message is both: its two ages are of one reading of the clock."""
     enqueue("h")

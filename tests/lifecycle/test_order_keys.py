@@ -17,7 +17,6 @@ from django_pgqueue import (
     channel_set,
     complete,
     dead_letter,
-    defer,
     dequeue,
     discard,
     edit,
@@ -27,12 +26,10 @@ from django_pgqueue import (
     pop,
     redrive,
     reschedule,
-    retry,
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.support.cases import cases
-from tests.support.moments import pass_time
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -85,32 +82,6 @@ def test_a_wrong_key_is_refused_and_nothing_is_written(key: Any):
     with refused(InvalidMessage, "order.key"):
         enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", order_key=key)])
     assert not Message.objects.exists()
-
-
-def test_a_message_that_is_tried_again_goes_before_the_next_one():
-    first, second = send(2)
-    for back in (
-        lambda held: retry(held, errors=[{"type": "Oops"}], delays=[HOUR]),
-        lambda held: defer(held, delay=HOUR),
-    ):
-        [held] = dequeue(limit=10)
-        assert held.id == first
-        back(held)
-        assert dequeue(limit=10) == []
-        pass_time(hours=1)
-    [held] = dequeue(limit=10)
-    complete(held)
-    assert ids(dequeue(limit=10)) == [second]
-
-
-def test_an_expired_lease_keeps_the_key():
-    first, second = send(2, backoff=timedelta(0))
-    dequeue(limit=10)
-    pass_time(minutes=5)
-    [again] = dequeue(limit=10)
-    assert (again.id, again.attempt) == (first, 2)
-    complete(again)
-    assert ids(dequeue(limit=10)) == [second]
 
 
 def test_a_dead_letter_lets_the_key_go_on_and_is_redriven_to_its_place():

@@ -5,11 +5,10 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import NewMessage, channel_set, complete, defer, dequeue, enqueue, enqueue_many, peek
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import Message
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -83,14 +82,3 @@ def test_the_line_of_the_queue_is_shown():
     [second] = dequeue()
     assert seen.id == second.id
     assert second.channel != first.channel
-
-
-@pytest.mark.parametrize("limit", [-1, 2**70])
-def test_a_limit_that_is_none_is_refused(limit: int):
-    with refused(InvalidMessage):
-        peek(limit=limit)
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h")
-    assert sql("SELECT id, channel, attempts FROM pgqueue_peek('default', p_limit => 5)") == [(sent.id, "default", 0)]

@@ -5,12 +5,10 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, enqueue, pop
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
-from django_pgqueue.models import ArchivedMessage, Message
-from tests.support.cases import cases
+from django_pgqueue.exceptions import LeaseLost
+from django_pgqueue.models import ArchivedMessage
 from tests.support.messages import places
 from tests.support.refusals import refused, rolled_back
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -68,27 +66,3 @@ def test_a_place_under_max_concurrency_is_free_again_at_once():
     for _ in range(3):
         enqueue("h")
     assert [len(pop(limit=5)) for _ in range(4)] == [1, 1, 1, 0]
-
-
-@cases("arguments", [{"limit": 0}, {"limit": -1}, {"limit": 10_001}, {"queue": None}, {"queue": "a\0b"}])
-def test_nonsense_is_refused(arguments: dict[str, object]):
-    with refused(InvalidMessage):
-        pop(**arguments)
-
-
-def test_without_a_partition_for_today_nothing_is_lost():
-    sent = enqueue("h")
-    [(partition,)] = sql(
-        "SELECT 'pgqueue_archived_message_' || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD')"
-    )
-    sql(f"DROP TABLE {partition}")
-    with refused(PartitionMissing):
-        pop()
-    assert places(sent.id) == ["live"]
-    assert Message.objects.get().attempts == 0
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h")
-    assert sql("SELECT id FROM pgqueue_pop(p_queue => 'default', p_limit => 3, p_worker => 'psql')") == [(sent.id,)]
-    assert ArchivedMessage.objects.get().worker == "psql"

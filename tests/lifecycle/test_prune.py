@@ -128,11 +128,6 @@ def test_only_one_prunes_at_a_time_and_no_other_waits(connect, settings):
     other.rollback()
 
 
-def test_it_is_a_function_of_the_database_too():
-    assert sql("SELECT partitions_made FROM pgqueue_prune(p_partitions_ahead => 8)") == [(1,)]
-    assert sql("SELECT pgqueue_make_partitions(9)") == [(1,)]
-
-
 def test_a_worker_that_has_been_silent_for_a_day_is_forgotten():
     for name in ("dead", "alive"):
         Worker.objects.create(name=name, hostname="host", pid=1, queues=["default"], concurrency=4, version="1")

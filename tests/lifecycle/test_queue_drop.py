@@ -141,18 +141,6 @@ def test_messages_that_an_open_transaction_takes_or_brings_are_not_lost(connect)
     assert [delivery.id for delivery in dequeue(queue="mails")] == [brought]
 
 
-def test_unknown_queues_and_limits_that_do_nothing_are_refused():
-    with refused(ChannelNotFound, "nowhere"):
-        queue_drop(queue="nowhere")
-    with refused(InvalidMessage):
-        queue_drop(queue="mails", limit=0)
-
-
-def test_it_is_a_function_of_the_database_too():
-    send()
-    assert sql("SELECT * FROM pgqueue_queue_drop('mails', true)") == [(1, 3, 0, "dropped", None)]
-
-
 def test_a_drop_with_null_changes_nothing():
     channel_set(queue="q", channel="c")
     enqueue("h", queue="q", channel="c")

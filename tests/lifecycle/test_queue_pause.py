@@ -17,10 +17,8 @@ from django_pgqueue import (
     queue_resume,
     sweep,
 )
-from django_pgqueue.exceptions import ChannelNotFound
 from django_pgqueue.models import Queue
 from tests.support.moments import pass_time
-from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -100,12 +98,6 @@ def test_no_warning_says_that_a_paused_queue_is_not_picked_up(server_log):
 def test_resuming_what_is_not_paused_changes_nothing():
     queue_resume()
     assert not Queue.objects.filter(name="default").exclude(paused_at=None).exists()
-
-
-def test_a_queue_without_channels_is_a_mistake():
-    for verb in (queue_pause, queue_resume):
-        with refused(ChannelNotFound, "emials"):
-            verb("emials")
 
 
 def test_a_queue_with_a_row_of_its_own_can_be_paused_before_its_first_channel():

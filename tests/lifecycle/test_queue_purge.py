@@ -5,11 +5,8 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue, queue_purge
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.support.messages import places
-from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -66,17 +63,3 @@ def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
     assert queue_purge(queue="mails") == 6
     other.commit()
     assert places(taken[0][0]) == ["live"]
-
-
-def test_unknown_queues_and_negative_limits_are_refused():
-    with refused(ChannelNotFound, "nowhere"):
-        queue_purge(queue="nowhere")
-    with refused(InvalidMessage):
-        queue_purge(queue="mails", limit=-1)
-    with refused(InvalidMessage, "between 0 and 2,147,483,647"):
-        queue_purge(queue="mails", limit=10**12)
-
-
-def test_it_is_a_function_of_the_database_too():
-    fill_three_channels()
-    assert sql("SELECT * FROM pgqueue_queue_purge('mails')") == [(7, "purged", None)]

@@ -172,14 +172,6 @@ def test_a_paused_channel_takes_them_and_waits():
     assert dequeue() == []
 
 
-def test_it_is_a_function_of_the_database_too():
-    ids = make_dead(3)
-    found = sql(
-        "SELECT old_id FROM pgqueue_redrive(ARRAY(SELECT id FROM pgqueue_dead_letter WHERE reason = 'refused'))"
-    )
-    assert sorted(found) == [(old,) for old in ids]
-
-
 def test_each_dead_letter_may_have_a_time_of_its_own():
     letters = make_dead(3)
     at = timezone.now() + timedelta(hours=1)

@@ -13,7 +13,6 @@ from django_pgqueue.sql.call import ask
 from tests.support.messages import live
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -130,8 +129,3 @@ def test_a_time_must_be_aware_and_finite():
         reschedule(sent.id, at=datetime(2030, 1, 1))  # noqa: DTZ001
     with refused(InvalidMessage, "years 2 to 9998"):
         ask("default", "SELECT * FROM pgqueue_reschedule(ARRAY[%s::bigint], 'infinity')", (sent.id,))
-
-
-def test_it_is_a_function_of_the_database_too():
-    sent = enqueue("h", delay=timedelta(hours=1))
-    assert sql("SELECT id, outcome FROM pgqueue_reschedule(ARRAY[%s::bigint])", sent.id) == [(sent.id, "rescheduled")]

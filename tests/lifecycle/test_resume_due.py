@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -20,11 +19,9 @@ from django_pgqueue import (
     queue_resume,
     sweep,
 )
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import Channel, Queue, SharedLimit
 from tests.support.moments import pass_time
-from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -86,14 +83,6 @@ def test_a_resume_by_hand_forgets_the_end():
     queue_resume()
     assert Channel.objects.get().paused_until is None
     assert Queue.objects.get().paused_until is None
-
-
-def test_an_end_that_has_passed_is_a_mistake():
-    for pause in (partial(channel_pause, channel="default"), queue_pause):
-        with refused(InvalidMessage, "over already"):
-            pause(until=timezone.now() - timedelta(minutes=1))
-        with refused(InvalidMessage, "naive"):
-            pause(until=timezone.now().replace(tzinfo=None))
 
 
 def test_the_explanation_says_until_when():

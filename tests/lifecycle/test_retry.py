@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 from django.db import transaction
 
-from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, retry, sweep
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue import NewMessage, dequeue, enqueue, enqueue_many, retry
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
-from tests.support.moments import expire, pass_time
+from tests.support.moments import pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql, value
 
@@ -124,33 +122,6 @@ def test_some_are_retried_and_some_die_in_one_call():
     assert live(deliveries[1].id, "errors -> 0 ->> 'n'") == str(deliveries[1].id)
 
 
-def test_a_stale_or_forged_token_retries_nothing():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    for deliveries in ([kept, lost], [replace(kept, token=uuid4())], [replace(kept, token=None)]):
-        with refused(LeaseLost) as raised:
-            retry(deliveries, errors=[OOPS] * len(deliveries))
-        assert raised.value.ids == (deliveries[-1].id,)
-    assert live(kept.id, "status", "errors", "lease_token") == (Message.Status.LEASED, None, kept.token)
-    assert live(lost.id, "jsonb_array_length(errors)") == 1
-
-
-def test_lost_leases_can_be_left_out():
-    kept, lost = lease_messages(2)
-    expire(lost)
-    sweep()
-    assert retry([kept, lost], errors=[OOPS, OOPS], skip_lost=True) == {kept.id: "retried"}
-
-
-def test_a_retry_gives_its_place_back():
-    channel_set(channel="default", max_concurrency=1)
-    [delivery] = lease_messages()
-    enqueue("h", "next")
-    retry(delivery, errors=[OOPS], delays=[timedelta(hours=1)])
-    assert [after.payload for after in dequeue()] == ["next"]
-
-
 @cases(
     "arguments",
     [
@@ -165,10 +136,6 @@ def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
     with refused(InvalidMessage), transaction.atomic():
         retry(delivery, **arguments)
     assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
-
-
-def test_nothing_is_nothing():
-    assert retry([], errors=[]) == {}
 
 
 def test_it_is_a_function_of_the_database_too():

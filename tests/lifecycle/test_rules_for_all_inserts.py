@@ -16,7 +16,7 @@ from django_pgqueue.models import Channel, Message
 from tests.support.cases import cases
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
-from tests.support.sql import sql, value
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -177,13 +177,3 @@ def test_a_pause_that_no_time_can_have_is_capped_and_the_lease_ends(older_row: N
             assert sql("SELECT retried FROM pgqueue_sweep()") == [(1,)]
     found = sql("SELECT status, lease_token IS NULL, dequeue_at < now() + interval '365001 days' FROM pgqueue_message")
     assert found == [(3, True, True)]
-
-
-def test_a_trigger_that_does_not_ask_is_noticed() -> None:
-    """The comparison above would see it: the guard is taken out of the trigger's short way."""
-    guard = "a.backoff_longest, NULL) IS NULL\n"
-    source = value("SELECT pg_get_functiondef('pgqueue_message_arrived'::regproc)")
-    assert guard in source
-    sql(source.replace(guard, guard.replace("IS NULL\n", "IS NULL OR true\n")))
-    row = PLAIN | {"max_attempts": 0}
-    assert (answer(VERB, row), answer(INSERT, row)) == ("PGQ07", None)

@@ -8,21 +8,16 @@ import pytest
 from django_pgqueue import (
     channel_pause,
     channel_set,
-    complete,
     dead_letter,
-    defer,
     dequeue,
     enqueue,
-    heartbeat,
     retry,
     sweep,
 )
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from django_pgqueue.lifecycle.upkeep import SweepCounts
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import expire, pass_time
-from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -41,21 +36,6 @@ def test_an_expired_lease_goes_through_the_retry_policy():
     assert (again.id, again.attempt) == (delivery.id, 2)
 
 
-def test_the_message_remembers_whose_lease_expired():
-    [delivery] = leased()
-    expire(delivery)
-    sweep()
-    [error] = Message.objects.get().errors
-    assert (error["attempt"], error["type"], error["worker"]) == (1, "LeaseExpired", "worker 7")
-    assert "worker 7" in error["message"]
-
-
-def test_a_lease_that_has_not_expired_is_left_alone():
-    [delivery] = leased()
-    assert sweep().retried == 0
-    assert live(delivery.id, "lease_token") == delivery.token
-
-
 def test_a_lease_expires_by_itself_after_its_time():
     [delivery] = leased()
     pass_time(seconds=14)
@@ -65,23 +45,6 @@ def test_a_lease_expires_by_itself_after_its_time():
     assert places(delivery.id) == ["live"]
 
 
-def test_a_message_that_keeps_killing_its_worker_is_dead_lettered_as_poison():
-    sent = enqueue("h", max_attempts=3, backoff=timedelta(0))
-    for attempt in (1, 2):
-        [delivery] = dequeue()
-        assert delivery.attempt == attempt
-        expire(delivery)
-        assert (sweep().retried, sweep().poisoned) == (1, 0)
-    [delivery] = dequeue()
-    expire(delivery)
-    counts = sweep()
-    assert (counts.retried, counts.poisoned) == (0, 1)
-    assert places(sent.id) == ["dead letters"]
-    letter = DeadLetter.objects.get()
-    assert (letter.reason, letter.attempts) == ("poison", 3)
-    assert [error["type"] for error in letter.errors] == ["LeaseExpired"] * 3
-
-
 def test_failures_and_crashes_count_together():
     enqueue("h", max_attempts=2)
     retry(dequeue(), errors=[{"type": "ValueError"}], delays=[timedelta(0)])
@@ -89,22 +52,6 @@ def test_failures_and_crashes_count_together():
     expire(delivery)
     assert sweep().poisoned == 1
     assert [error["type"] for error in DeadLetter.objects.get().errors] == ["ValueError", "LeaseExpired"]
-
-
-def test_the_worker_that_lost_the_lease_can_settle_in_no_way():
-    [delivery] = leased()
-    expire(delivery)
-    sweep()
-    for settle in (
-        complete,
-        defer,
-        heartbeat,
-        lambda lost: retry(lost, errors=[{}]),
-        lambda lost: dead_letter(lost, reason="refused"),
-    ):
-        with refused(LeaseLost):
-            settle(delivery)
-    assert live(delivery.id, "attempts", "status") == (1, Message.Status.SCHEDULED)
 
 
 def test_it_sweeps_a_part_at_a_time():
@@ -139,11 +86,6 @@ def test_two_sweeps_at_once_share_the_work(connect):
     assert sweep().retried == 2
     other.commit()
     assert all(live(delivery.id, "jsonb_array_length(errors)") == 1 for delivery in deliveries)
-
-
-def test_a_limit_that_is_none_is_refused():
-    with refused(InvalidMessage):
-        sweep(-1)
 
 
 # The server log.
@@ -272,8 +214,3 @@ def test_channels_that_wait_on_purpose_are_not_complained_about(server_log: list
     pass_time(minutes=2)
     assert sweep().not_picked_up == 0
     assert server_log == []
-
-
-def test_it_is_a_function_of_the_database_too():
-    expire(*leased())
-    assert sql("SELECT retried, poisoned, promoted, not_picked_up FROM pgqueue_sweep(p_limit => 10)") == [(1, 0, 0, 0)]

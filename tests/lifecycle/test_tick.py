@@ -95,7 +95,3 @@ def test_it_raises_the_floors_and_keeps_few_of_them():
         tick()
     assert all(now > then for now, then in zip(floors(), before, strict=True))
     assert value("SELECT count(*) FROM pgqueue_floor") <= 12
-
-
-def test_it_is_a_function_of_the_database_too():
-    assert sql("SELECT pgqueue_tick(p_limit => 10)") == [(0,)]

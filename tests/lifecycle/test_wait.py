@@ -156,11 +156,6 @@ def test_notifications_can_be_switched_off(heard):
     assert heard() == ["default"]
 
 
-def test_it_is_a_function_of_the_database_too():
-    sql("SELECT pgqueue_wait('me', ARRAY['default'], p_for => '1 minute')")
-    assert sql("SELECT queue, worker FROM pgqueue_waiter") == [("default", "me")]
-
-
 def test_a_worker_learns_how_long_the_channels_with_a_rate_have_to_wait():
     channel_set(channel="slow", release_interval=MINUTE)
     channel_set(channel="slower", queue="emails", release_interval=2 * MINUTE)

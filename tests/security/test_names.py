@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
 
 from django_pgqueue import (
     cancel,
@@ -30,11 +29,9 @@ from django_pgqueue import (
     queue_pause,
     queue_resume,
 )
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
-from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
+from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.redaction import printable
 from tests.security.names import ALIKE, NAMES
-from tests.support.cases import cases
 from tests.worker.conftest import drain, queue, register, start  # noqa: F401  (fixtures)
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR|CRITICAL) +\S")
@@ -85,30 +82,6 @@ def test_an_event_of_a_hostile_name_is_one_json_object(pg_url: str) -> None:
             enqueue(name, channel=name, queue=name)
             [first] = listener.notifies(timeout=200, stop_after=1)
             assert [json.loads(first.payload)[key] for key in ("queue", "channel", "handler")] == [name] * 3
-
-
-@pytest.mark.django_db
-@cases(
-    ("name", "words"),
-    [
-        ("", "the handler has no name"),
-        ("x" * 201, "longer than 200"),
-        ("a\x00b", "NUL"),
-        ("half \ud83d", "surrogate"),
-    ],
-)
-def test_an_invalid_name_is_refused_and_leaves_nothing(name: str, words: str) -> None:
-    channel_set(channel="default")
-    with pytest.raises(InvalidMessage, match=words), transaction.atomic():
-        enqueue(name)
-    for call in (lambda bad: channel_set(channel=bad), lambda bad: channel_set(channel="x", queue=bad)):
-        with pytest.raises(InvalidMessage) as refused, transaction.atomic():
-            call(name)
-        assert "\n" not in str(refused.value)
-    with pytest.raises((InvalidMessage, ChannelNotFound)), transaction.atomic():
-        enqueue("h", channel=name)
-    assert list(Message.objects.all()) == []
-    assert list(Channel.objects.values_list("name", flat=True)) == ["default"]
 
 
 @pytest.fixture

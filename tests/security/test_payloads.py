@@ -13,7 +13,7 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, peek, pop
+from django_pgqueue import channel_set, complete, dequeue, enqueue, peek, pop
 from django_pgqueue.codecs import is_sealed_body
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
@@ -100,38 +100,6 @@ def test_pickled_bytes_stay_bytes() -> None:
     """Nothing unpickles: this one would end the test."""
     pickled = b"cos\n_exit\n(I66\ntR."
     assert there_and_back(None, pickled).body == pickled
-
-
-@cases("value", [b"bytes", object(), {1, 2}, float("nan"), float("inf"), -float("inf"), {(1,): 2}])
-def test_values_that_are_no_json_are_refused(value: Any) -> None:
-    with pytest.raises(InvalidMessage, match="not JSON"):
-        enqueue("h", {"deep": [value]})
-    assert not Message.objects.exists()
-
-
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize("depth", [100, 500])
-def test_json_may_be_deep(depth: int) -> None:
-    assert there_and_back(nested(depth)).payload == nested(depth)
-
-
-def test_json_that_is_too_deep_for_python_is_refused() -> None:
-    with pytest.raises(InvalidMessage, match="not JSON: maximum recursion depth"):
-        enqueue("h", nested(100_000))
-    assert not Message.objects.exists()
-
-
-def test_one_bad_message_of_many_takes_all_of_them_back() -> None:
-    for bad in ({"nul": "\x00"}, {"half": "\ud800"}, {"nan": float("nan")}):
-        with pytest.raises(InvalidMessage), transaction.atomic():
-            enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", payload=bad)])
-    assert not Message.objects.exists()
 
 
 def test_sql_refuses_what_python_would(empty: Session) -> None:

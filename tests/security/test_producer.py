@@ -10,7 +10,6 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.support import verbs
-from tests.support.cases import cases
 from tests.support.sessions import Session, one
 
 Login = Callable[..., Session]
@@ -116,12 +115,6 @@ def test_it_fills_a_channel_with_a_size_and_drops_others_only_by_the_policy_of_t
     before = verbs.enqueue(empty, "other")
     assert [send(producer, channel="other")[1] for _ in range(2)] == ["created", outcome]
     assert one(empty, "SELECT count(*) FROM pgqueue_message WHERE id = %s", before) == left
-
-
-@cases("column", ["state", "errors", "attempts", "created_at", "limits", "cost", "worker"])
-def test_it_writes_no_column_that_a_worker_trusts(producer: Session, column: str) -> None:
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        producer.execute(f"INSERT INTO pgqueue_message (channel_id, handler, {column}) VALUES (1, 'h', NULL)")
 
 
 def test_a_function_of_a_producer_opens_one_handler_and_channel_to_a_stranger(

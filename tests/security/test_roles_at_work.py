@@ -54,50 +54,6 @@ def test_a_producer_enqueues_in_every_way(empty: Session, login: Login) -> None:
     assert full.value.sqlstate == "PGQ04"
 
 
-def test_a_producer_can_neither_read_nor_take_nor_forge(empty: Session, login: Login) -> None:
-    producer = login("producer")
-    one(producer, "SELECT id FROM pgqueue_enqueue('mail.send', '{\"card\": 4711}')")
-    for statement in (
-        "SELECT payload FROM pgqueue_message",
-        "SELECT id FROM pgqueue_dequeue()",
-        "SELECT id FROM pgqueue_pop()",
-        "SELECT id FROM pgqueue_peek()",
-        "UPDATE pgqueue_message SET status = 1",
-        "DELETE FROM pgqueue_message",
-        "INSERT INTO pgqueue_message (channel_id, handler, status) VALUES (1, 'a', 2)",
-        "INSERT INTO pgqueue_message (channel_id, handler, lease_token) VALUES (1, 'a', gen_random_uuid())",
-        "INSERT INTO pgqueue_message (id, channel_id, handler) VALUES (1, 1, 'a')",
-        "INSERT INTO pgqueue_arrival (queue, channel_id) VALUES ('default', 1)",
-    ):
-        with pytest.raises(REFUSED):
-            producer.execute(statement)
-
-
-def test_a_worker_settles_by_the_functions_alone(empty: Session, login: Login) -> None:
-    worker = login("worker")
-    empty.execute("SELECT pgqueue_enqueue('mail.send', p_max_attempts => 1) FROM generate_series(1, 5)")
-    leases = worker.execute("SELECT id, token FROM pgqueue_dequeue('default', 5)").fetchall()
-    done, later, again, dead, left = leases
-    array = "ARRAY[%s::bigint], ARRAY[%s::uuid]"
-    worker.execute(f"SELECT pgqueue_heartbeat({array})", left)
-    worker.execute(f"SELECT pgqueue_complete({array})", done)
-    worker.execute(f"SELECT pgqueue_defer({array})", later)
-    worker.execute(f"SELECT pgqueue_retry({array}, ARRAY['{{}}']::jsonb[])", again)
-    worker.execute(f"SELECT pgqueue_dead_letter({array}, ARRAY['no'])", dead)
-    assert one(empty, "SELECT count(*) FROM pgqueue_archived_message WHERE outcome = 'completed'") == 1
-    assert one(empty, "SELECT count(*) FROM pgqueue_dead_letter") == 2
-    for statement in (
-        "UPDATE pgqueue_message SET status = 1",
-        "UPDATE pgqueue_message SET lease_token = gen_random_uuid()",
-        "UPDATE pgqueue_message SET lease_expires_at = 'infinity'",
-        "DELETE FROM pgqueue_message",
-        "DELETE FROM pgqueue_archived_message",
-        "DELETE FROM pgqueue_dead_letter",
-    ):
-        with pytest.raises(REFUSED):
-            worker.execute(statement)
-
-
 def test_a_whole_worker_runs_as_a_role_that_owns_nothing(
     empty: Session, login: Login, roles: dict[str, str], environment: dict[str, str]
 ) -> None:
@@ -165,46 +121,6 @@ def checked(environment: dict[str, str], role: str) -> str:
 
 def as_role(url: str, role: str) -> str:
     return f"{url}&user={role}&password={PASSWORD}"
-
-
-def test_an_operator_operates(empty: Session, login: Login) -> None:
-    operator = login("operator")
-    empty.execute("SELECT pgqueue_enqueue('mail.send') FROM generate_series(1, 3)")
-    lease = empty.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
-    empty.execute("SELECT pgqueue_dead_letter(ARRAY[%s::bigint], ARRAY[%s::uuid], ARRAY['no'])", lease)
-    operator.execute("SELECT pgqueue_channel_set('default', 'acme', '{\"max_concurrency\": 2}')")
-    operator.execute("UPDATE pgqueue_channel SET max_size = 5, weight = 3 WHERE name = 'acme'")
-    operator.execute("INSERT INTO pgqueue_channel (queue, name) VALUES ('default', 'bolt')")
-    for verb in ("channel_pause", "channel_resume", "channel_release"):
-        operator.execute(f"SELECT pgqueue_{verb}('default', 'acme')")
-    operator.execute("SELECT pgqueue_queue_pause('default', 'tonight')")
-    operator.execute("SELECT pgqueue_queue_resume('default')")
-    assert one(operator, "SELECT count(*) FROM pgqueue_redrive(ARRAY[%s::bigint])", lease[0]) == 1
-    message = one(operator, "SELECT min(id) FROM pgqueue_message")
-    assert one(operator, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint], 'x')", message) == "cancelled"
-    assert one(operator, "SELECT messages FROM pgqueue_channel_purge('default', 'default')") == 2
-    operator.execute("INSERT INTO pgqueue_schedule (name, handler, cron) VALUES ('nightly', 'report', '@daily')")
-    operator.execute("UPDATE pgqueue_schedule SET cron = '@hourly' WHERE name = 'nightly'")
-    assert one(operator, "SELECT outcome FROM pgqueue_schedule_run('nightly')") == "created"
-    operator.execute("SELECT * FROM pgqueue_sweep()")
-    operator.execute("SELECT * FROM pgqueue_prune()")
-    with pytest.raises(REFUSED):
-        operator.execute("SELECT id FROM pgqueue_dequeue()")
-    with pytest.raises(REFUSED):
-        operator.execute("SELECT pgqueue_complete('{1}', ARRAY[gen_random_uuid()])")
-
-
-def test_a_reader_sees_all_and_changes_nothing(empty: Session, login: Login) -> None:
-    """It sees the tokens, too. They open nothing for who may not settle."""
-    reader = login("reader")
-    empty.execute("SELECT pgqueue_enqueue('mail.send')")
-    message, token = empty.execute("SELECT id, token FROM pgqueue_dequeue()").fetchone()
-    assert one(reader, "SELECT lease_token FROM pgqueue_message") == token
-    assert one(reader, "SELECT leased FROM pgqueue_metrics()") == 1
-    reader.execute("SELECT * FROM pgqueue_peek()")
-    assert one(reader, "SELECT code FROM pgqueue_explain_message(%s)", message) == "leased"
-    with pytest.raises(REFUSED):
-        reader.execute("SELECT pgqueue_complete(ARRAY[%s::bigint], ARRAY[%s::uuid])", [message, token])
 
 
 def test_the_pipeline_copies_streams_and_reports(empty: Session, login: Login) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -143,11 +142,6 @@ async def sleep_async() -> None:
 @task
 def elsewhere() -> int:
     return os.getpid()
-
-
-@task
-def linger(seconds: float) -> None:
-    time.sleep(seconds)
 
 
 def plain() -> None:

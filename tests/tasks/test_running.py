@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import transaction
 
 from django_pgqueue import cancel, channel_purge, complete, dequeue, enqueue, queue_set, redrive, retry, sweep
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
@@ -43,13 +42,6 @@ def test_an_interruption_is_no_attempt(drain: Drain) -> None:
     assert drain(name="first") == {"retried": 1, "completed": 1}
     refreshed(result)
     assert result.return_value[0] == result.return_value[-1] == result.attempts == 2
-
-
-def test_a_rollback_leaves_no_task() -> None:
-    with transaction.atomic():
-        defined.add.enqueue(1)
-        transaction.set_rollback(True)
-    assert not Message.objects.exists()
 
 
 @pytest.mark.parametrize(

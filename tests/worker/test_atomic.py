@@ -20,7 +20,6 @@ from tests.worker.scripted.handlers import sql as sql_in_handler
 
 Drain = Callable[..., dict[str, int]]
 ATOMIC = "scripted.atomic"
-BATCH = "scripted.batch"
 
 
 def test_effects_and_completion_are_one_transaction(drain: Drain) -> None:

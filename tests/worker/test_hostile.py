@@ -38,16 +38,6 @@ def test_a_handler_that_forks_makes_no_second_worker(spawn: Spawn, handler: str)
     assert worker.log.count("a handler forked") == 1
 
 
-@pytest.mark.parametrize("name", ["KeyboardInterrupt", "GeneratorExit"])
-@pytest.mark.parametrize("handler", ["scripted", "scripted.atomic", "scripted.async"])
-def test_whatever_is_raised_fails_one_message(spawn: Spawn, handler: str, name: str) -> None:
-    bad = script(["effect"], ["raise base", name], handler=handler, max_attempts=1)
-    good = script(["effect"], handler=handler)
-    assert spawn("--drain").wait() == 0
-    assert (where(bad), where(good)) == ("dead: failed", "completed")
-    assert name in DeadLetter.objects.get(id=bad).errors[0]["traceback"]
-
-
 @pytest.mark.parametrize(
     "steps", [[["sql", "BEGIN"]], [["enter"]], [["no autocommit"]], [["sql", "BEGIN"], ["fail"]]], ids=str
 )

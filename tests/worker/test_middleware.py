@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from django_pgqueue import Complete, Delivery, enqueue, handlers
 from django_pgqueue.worker.call.executor import execute, execute_batch
-from django_pgqueue.worker.call.middleware import Middleware, surround, surround_async
+from django_pgqueue.worker.call.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
 from tests.worker.conftest import marks as marks_of
@@ -203,15 +203,6 @@ def test_middleware_is_inside_of_the_transaction_of_an_atomic_handler(drain: Any
         enqueue("atomic", "ok")
         assert drain() == {"completed": 1, "dead_lettered": 1}
     assert (marks_of("in"), marks_of("out")) == (1, 1)
-
-
-def test_both_ways_keep_the_name_of_the_handler() -> None:
-    async def late(delivery: Delivery) -> None: ...
-
-    def early(delivery: Delivery) -> None: ...
-
-    assert surround(early, [], batch=False).__name__ == "early"
-    assert surround_async(late, [], batch=False).__name__ == "late"
 
 
 def test_a_middleware_that_says_so_is_given_the_whole_batch() -> None:

@@ -57,12 +57,6 @@ def test_a_deferral_keeps_state_and_gives_its_attempt_back(drain: Drain) -> None
     assert ArchivedMessage.objects.get(id=message).state == {"page": 2}
 
 
-def test_a_deferral_into_the_future_waits(drain: Drain) -> None:
-    message = script(["defer", 3600])
-    assert drain() == {"deferred": 1}
-    assert where(message) == "live: scheduled"
-
-
 def test_an_exception_is_retried_and_kept(start: Callable[..., Any]) -> None:
     message = script(["effect"], ["first", ["fail", "no gate"]])
     start(maintenance=True)
@@ -100,12 +94,6 @@ def test_a_refusal_is_dead_lettered_with_its_reason(drain: Drain) -> None:
     assert DeadLetter.objects.get(id=message).details == {"flight": "UA1"}
 
 
-def test_nonsense_is_retried_then_dead_lettered(drain: Drain) -> None:
-    message = script(["answer", 42], max_attempts=1)
-    assert drain() == {"dead_lettered": 1}
-    assert "returned int" in DeadLetter.objects.get(id=message).errors[0]["message"]
-
-
 def test_an_error_of_the_project_that_is_called_like_ours_is_not_taken_for_it(
     drain: Drain, register: Callable[..., None]
 ) -> None:
@@ -128,13 +116,6 @@ def test_a_result_that_is_not_json_fails_its_message_and_no_other(drain: Drain, 
     assert drain(concurrency=1) == {"completed": 6, "dead_lettered": 1}
     assert {where(message) for message in good + also_good} == {"completed"}
     assert "not JSON" in DeadLetter.objects.get(id=bad).errors[0]["message"]
-
-
-def test_a_handler_that_exits_does_not_end_the_worker(drain: Drain) -> None:
-    message, other = script(["exit", 3], max_attempts=1), script()
-    assert drain() == {"completed": 1, "dead_lettered": 1}
-    assert DeadLetter.objects.get(id=message).errors[0]["type"] == "SystemExit"
-    assert where(other) == "completed"
 
 
 def test_a_wrong_delay_of_a_retry_is_the_handlers_failure(drain: Drain) -> None:

@@ -53,14 +53,6 @@ def test_two_processes_of_eight_slots_keep_to_a_limit_of_two_across_two_queues(s
     assert not Message.objects.exists()
 
 
-def test_without_the_limit_more_run_at_once(spawn: Spawn) -> None:
-    """So that the test above can fail."""
-    scripts(30, *RUN)
-    spawn("--concurrency", "8")
-    eventually(lambda: completed() == 30)
-    assert most_at_once() > 2
-
-
 def test_a_free_place_is_used_at_once_by_the_worker_of_another_queue(start: Start) -> None:
     channel_set(channel="default", queue="mails")
     limit_set("stripe", max_concurrency=1)

@@ -26,10 +26,11 @@ def test_drain_ends_by_itself_with_a_line_of_totals(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_what_runs_and_gives_back_what_waits(spawn: Spawn, number: int) -> None:
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_signal_finishes_what_runs_and_gives_back_what_waits(spawn: Spawn, processes: int, number: int) -> None:
     # One dequeue takes all; one slot runs the first, the others wait in memory.
     running, *waiting = scripts(6, ["effect"], ["await", "go"], ["effect"])
-    worker = spawn("--concurrency", "1", "--once", "--batch", "6")
+    worker = spawn("--concurrency", "1", "--once", "--batch", "6", processes=processes)
     eventually(lambda: effects())
     assert Message.objects.filter(status=Message.Status.LEASED).count() == 6
     worker.signal(number)
@@ -43,11 +44,13 @@ def test_a_signal_finishes_what_runs_and_gives_back_what_waits(spawn: Spawn, num
     assert effects() == [(running, 1), (running, 1)]
     assert "gave 5 message(s) back" in worker.log
     assert f"stopping: {signal.Signals(number).name}" in worker.log
+    assert not Worker.objects.exists()
 
 
-def test_leases_live_until_the_last_handler_has_ended(spawn: Spawn) -> None:
+@pytest.mark.parametrize("processes", [0, 1])
+def test_leases_live_until_the_last_handler_has_ended(spawn: Spawn, processes: int) -> None:
     message = script(["effect"], ["await", "go"])
-    worker = spawn("--lease", "2", "--concurrency", "1")
+    worker = spawn("--lease", "2", "--concurrency", "1", processes=processes)
     eventually(lambda: effects())
     worker.signal(signal.SIGTERM)
     eventually(lambda: "stopping" in worker.log)
@@ -78,13 +81,6 @@ def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
     assert worker.wait() == 128 + signal.SIGTERM
     assert "SIGTERM again" in worker.log
     assert where(message) == "live: leased"
-
-
-def test_an_idle_worker_stops_at_once(spawn: Spawn) -> None:
-    worker = spawn()
-    eventually(lambda: Worker.objects.exists())
-    worker.signal(signal.SIGTERM)
-    assert worker.wait() == 0
 
 
 def test_a_worker_has_a_row_as_long_as_it_runs(spawn: Spawn) -> None:

@@ -37,34 +37,6 @@ def test_two_processes_drain_a_backlog_and_all_end(spawn: Spawn) -> None:
     assert worker.log.count(" completed, 0 deferred") == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_all_processes_and_nothing_is_lost(spawn: Spawn, number: int) -> None:
-    running, *waiting = scripts(6, ["effect"], ["await", "go"], ["effect"])
-    worker = spawn("--concurrency", "1", "--once", "--batch", "6", processes=1)
-    eventually(lambda: effects())
-    worker.signal(number)
-    eventually(lambda: Message.objects.filter(status=Message.Status.READY).count() == 5)
-    assert set(Message.objects.filter(id__in=waiting).values_list("attempts", flat=True)) == {0}
-    assert where(running) == "live: leased"
-    mark("go")
-    assert worker.wait() == 0
-    assert where(running) == "completed"
-    assert not Worker.objects.exists()
-
-
-def test_leases_live_until_the_last_process_has_ended(spawn: Spawn) -> None:
-    message = script(["effect"], ["await", "go"])
-    worker = spawn("--lease", "2", processes=1)
-    eventually(lambda: effects())
-    worker.signal(signal.SIGTERM)
-    eventually(lambda: "stopping" in worker.log)
-    before = Message.objects.get(id=message).lease_expires_at
-    eventually(lambda: Message.objects.get(id=message).lease_expires_at > before + timedelta(seconds=1))
-    mark("go")
-    assert worker.wait() == 0
-    assert where(message) == "completed"
-
-
 def test_a_handler_that_does_not_end_in_time_is_retried_at_once_and_keeps_its_attempt(spawn: Spawn) -> None:
     message = script(["effect"], ["await", "never"], backoff=timedelta(hours=1))
     worker = spawn("--shutdown-timeout", "0.3", "--lease", "600", processes=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -258,12 +257,3 @@ def test_an_atomic_handler_that_was_given_up_commits_nothing(start: Start, regis
 def test_a_timeout_is_longer_than_zero(register: Register) -> None:
     with pytest.raises(ValueError, match="timeout of the handler 'h'"):
         register("h", spin, timeout=timedelta(0))
-
-
-def test_timeouts_are_logged_like_failures(drain: Drain, register: Register, caplog: pytest.LogCaptureFixture) -> None:
-    register("spin", spin, timeout=SHORT)
-    message = script(handler="spin", max_attempts=1)
-    drain()
-    [record] = [record for record in caplog.records if getattr(record, "event", "") == "dead_lettered"]
-    assert (record.levelno, record.message_id) == (logging.ERROR, message)
-    assert "HandlerTimeout" in record.message
