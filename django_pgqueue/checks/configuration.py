@@ -21,7 +21,7 @@ from django_pgqueue.checks.rules import message
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.redaction import redact
 from django_pgqueue.sql.call import alias
-from django_pgqueue.sql.files import PIPELINE, QUEUE
+from django_pgqueue.sql.files import FLOW, PIPELINE, QUEUE
 
 Rule = tuple[str, Callable[[Any], bool]]
 
@@ -225,7 +225,7 @@ def check_routers(database: str) -> list[CheckMessage]:
     app."""
     routed = {
         (label, name): router.db_for_write(apps.get_model(label, name))
-        for label, name in ((QUEUE, "Message"), (PIPELINE, "Lake"))
+        for label, name in ((QUEUE, "Message"), (PIPELINE, "Lake"), (FLOW, "BatchRecord"))
         if apps.is_installed(NAMES[label])
     }
     return [

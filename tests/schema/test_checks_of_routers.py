@@ -34,16 +34,20 @@ class OnlyTheQueue:
 
 
 def test_a_queue_that_is_apart_from_all_rows() -> None:
-    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue", "pgqueue_pipeline")]):
+    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue", "pgqueue_pipeline", "pgqueue_flow")]):
         assert list(ours()) == ["pgqueue.W004"]
 
 
-def test_a_router_that_forgets_the_pipeline() -> None:
-    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue")]):
+@pytest.mark.parametrize(
+    ("kept", "model", "app"),
+    [("pgqueue_flow", "Lake", "pgqueue_pipeline"), ("pgqueue_pipeline", "BatchRecord", "pgqueue_flow")],
+)
+def test_a_router_that_forgets_an_app(kept: str, model: str, app: str) -> None:
+    with override_settings(DATABASE_ROUTERS=[OnlyTheQueue("pgqueue", kept)]):
         found = ours()
     assert list(found) == ["pgqueue.W001"]
-    assert "the routers send Lake to 'elsewhere'" in found["pgqueue.W001"].msg
-    assert "for the app pgqueue_pipeline" in found["pgqueue.W001"].hint
+    assert f"the routers send {model} to 'elsewhere'" in found["pgqueue.W001"].msg
+    assert f"for the app {app}" in found["pgqueue.W001"].hint
 
 
 @pytest.mark.parametrize(

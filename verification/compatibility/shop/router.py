@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db.models import Model
 
-APPS = ("pgqueue", "pgqueue_pipeline")
+APPS = ("pgqueue", "pgqueue_pipeline", "pgqueue_flow")
 
 
 class QueueRouter:
