@@ -253,10 +253,11 @@ def problem() -> Func:
         parts = [NullIf(KT(f"{column}__{key}"), Value("")) for key in ("type", "message")]
         return NullIf(Func(Value(": "), *parts, function="concat_ws", output_field=CharField()), Value(""))
 
-    text = Left(Coalesce(words("details"), words("errors__-1"), F("reason")), CLIPPED)
+    text: Func = Left(Coalesce(words("details"), words("errors__-1"), F("reason")), CLIPPED)
     for pattern, put in {r"\m[0-9a-f-]*[0-9][0-9a-f-]*\M|[0-9]+": "#", r"\s+": " "}.items():
         text = Func(text, Value(pattern), Value(put), Value("gi"), function="regexp_replace", output_field=CharField())
-    return Func(text, function="btrim", output_field=CharField())
+    # A filter by an empty text would show all letters.
+    return Coalesce(NullIf(Func(text, function="btrim", output_field=CharField()), Value("")), Value("–"))
 
 
 def reason_html(letter: Any) -> str:

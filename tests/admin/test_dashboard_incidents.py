@@ -92,6 +92,14 @@ def test_it_says_at_least_when_there_are_more(admin_client: Client, monkeypatch:
         monkeypatch.undo()
 
 
+def test_the_button_of_a_blank_error_takes_no_other_letters(admin_client: Client) -> None:
+    channel_set(channel="acme")
+    blank = make_dead(2, details={"message": "  "}, channel="acme", handler="crm.push")
+    failed("x")
+    address, _ = redrives(look(admin_client))[0]
+    assert admin_client.get(address).content.decode().count('class="action-select"') == len(blank)
+
+
 def test_permissions_hide_errors_and_the_button(staff: Callable[..., Client]) -> None:
     failed("secret words")
     assert "secret words" not in look(staff("view_dashboard"))
