@@ -21,7 +21,8 @@ MOST_DEAD = 10_000
 MEASURED = """
 SELECT clock_timestamp(),
     (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
-    (SELECT m.counted_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1)
+    (SELECT m.counted_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
+    EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.redriven_at IS NULL)
 """
 QUEUE_FIGURES = """
 SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
@@ -117,11 +118,12 @@ LIMIT %s
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """Hold the ages of the figures. ``now``: by the clock of the database. ``measured_at``, ``counted_at``: when
-    settled messages and waiting ones were last counted; None: never."""
+    settled messages and waiting ones were last counted; None: never. ``any_dead``: a dead letter was not redriven."""
 
     now: datetime
     measured_at: datetime | None
     counted_at: datetime | None
+    any_dead: bool
 
     @property
     def is_stale(self) -> bool:
@@ -219,7 +221,7 @@ class ScheduleFigures:
 
 
 def read_freshness(*, using: str) -> Freshness:
-    """Return the database's clock, and when maintenance last measured and counted."""
+    """Return the database's clock, when maintenance last measured and counted, and whether dead letters wait."""
     return Freshness(*call(using, MEASURED)[0])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -30,6 +30,7 @@ from django_pgqueue.admin.dashboard.figures import (
     ScheduleFigures,
     WorkerFigures,
 )
+from django_pgqueue.admin.dashboard.incidents import Incident, incidents
 from django_pgqueue.admin.dashboard.spans import Spans
 from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.conf import settings
@@ -103,6 +104,7 @@ class DashboardAdmin(ReadOnlyAdmin):
         """
         using = alias(None)
         link = self.link_for(request)
+        sees_errors = request.user.has_perm("pgqueue.view_deadletter")
         with bounded_read(using, seconds=STATEMENT_SECONDS):
             fresh = figures.read_freshness(using=using)
             names = queue_names(figures.MOST_NAMES, using=using)
@@ -121,15 +123,18 @@ class DashboardAdmin(ReadOnlyAdmin):
             guarded = breakers(most=MOST_BREAKERS, using=using)
             workers = figures.worker_figures(using=using)
             schedules = figures.schedule_figures(using=using)
+            failing = incidents(asked.queue, fresh.now, using=using) if sees_errors and fresh.any_dead else []
         found = alerts(fresh, queues, of_queues, limited, shared, held, guarded, workers, schedules)
         now = fresh.now
         return {
+            "incidents": [self.incident_row(incident, asked.queue, now, link) for incident in failing],
+            "may_redrive": request.user.has_perm("pgqueue.redrive_deadletter"),
             "alerts": [
                 rendering.badge(link(alert.text, alert.page, **alert.query), alert.kind)
                 for alert in found[:MOST_ALERTS]
             ],
             "more_alerts": max(0, len(found) - MOST_ALERTS),
-            "bad": sum(alert.kind == "bad" for alert in found),
+            "bad": sum(problem.kind == "bad" for problem in found) + sum(group.kind(now) == "bad" for group in failing),
             "measured": None if fresh.measured_at is None else rendering.duration(now - fresh.measured_at),
             "counted": None if fresh.counted_at is None else rendering.duration(now - fresh.counted_at),
             "stale": fresh.is_stale,
@@ -154,6 +159,17 @@ class DashboardAdmin(ReadOnlyAdmin):
             "workers_total": workers[0].total if workers else 0,
             "schedules": [self.schedule_row(schedule, link) for schedule in schedules],
             "schedules_total": schedules[0].total if schedules else 0,
+        }
+
+    def incident_row(self, incident: Incident, queue: str | None, now: datetime, link: Link) -> dict[str, Any]:
+        """Return the sentence and the links of a group of dead letters. ``address``: where its redrive is sent."""
+        query = incident.query(queue)
+        return {
+            "sentence": rendering.badge(incident.sentence(now), incident.kind(now)),
+            "one": link(_("Look at one"), "deadletter_change", incident.newest),
+            "all": link(_("All of them"), "deadletter_changelist", **query),
+            "address": self.url("deadletter_changelist", **query),
+            "newest": incident.newest,
         }
 
     def orders(self, asked: Asked) -> list[dict[str, Any]]:
