@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tests.support.sessions import Session
-from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle, tick
+from tests.support.verbs import (
+    Lease,
+    dequeue,
+    enqueue,
+    enqueue_many,
+    limit_set,
+    make_channel,
+    retry,
+    send,
+    settle,
+    tick,
+)
 
 RecordPlans = Callable[[Session], list[dict[str, Any]]]
 COLUMNS = """
@@ -69,6 +80,15 @@ def expired(session: Session) -> list[Lease]:
     return leases
 
 
+def waiting_for_a_limit(session: Session) -> list[Lease]:
+    """Fill a shared limit, behind which messages wait. Returns the leases that have its places, and others."""
+    limit_set(session, "stripe", max_concurrency=2)
+    send(session, "channel0000", 6)
+    leases = dequeue(session, 60)
+    assert session.execute("SELECT FROM pgqueue_message WHERE waits_for >= 0").rowcount
+    return leases
+
+
 # The calls that are measured, each with its preparation.
 VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]] = {
     "enqueue": (lambda s: None, lambda s, _: [enqueue(s, f"channel{place:04}") for place in range(4)]),
@@ -102,6 +122,21 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
     "tick with messages that are due": (
         lambda s: [enqueue(s, "channel0000", delay="1 microsecond") for _ in range(3)],
         lambda s, _: tick(s),
+    ),
+    "dequeue with a shared limit": (
+        lambda s: [limit_set(s, "stripe", max_concurrency=50), send(s, "channel0000", 6), dequeue(s, 60)],
+        lambda s, _: [send(s, "channel0001", 3), dequeue(s), dequeue(s, 5)],
+    ),
+    "dequeue of what waited for a shared limit": (
+        waiting_for_a_limit,
+        lambda s, leases: [settle(s, leases), dequeue(s), dequeue(s, 5), tick(s)],
+    ),
+    "complete with an order key": (
+        lambda s: [
+            [enqueue(s, "channel0001", order_key="k") for _ in range(3)],
+            dequeue(s, 60),
+        ][1],
+        lambda s, leases: settle(s, leases),
     ),
     "dequeue a lone message": (lambda s: make_channel(s, "lone", "lone"), lambda s, _: [lone(s) for _ in range(3)]),
 }

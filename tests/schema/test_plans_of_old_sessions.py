@@ -29,6 +29,8 @@ BUFFERS = 1_500
 HITS = 50
 # The tick walks all messages that were scheduled and came due (docs/explanation/delivery-guarantees.md, C10).
 WALKED = "pgqueue_message_due"
+# A limit and a channel enter this index; the time is looked at in it.
+ENTERED = {"pgqueue_message_waiting": 2}
 CHURNING = ("message", "lane", "arrival")
 
 
@@ -146,7 +148,8 @@ def test_plans_read_no_more_than_what_is_new(
             # It reads all that the index has before anything is sorted or limited.
             assert node["Node Type"] != "Bitmap Index Scan", f"{node} in\n{plan['Query Text']}"
             if node.get("Index Name") in columns:
-                assert is_bounded(node, columns[node["Index Name"]]), f"{node} in\n{plan['Query Text']}"
+                entered = columns[node["Index Name"]][: ENTERED.get(node["Index Name"])]
+                assert is_bounded(node, entered), f"{node} in\n{plan['Query Text']}"
                 hits, loops = node["Shared Hit Blocks"], max(1, node["Actual Loops"])
                 assert hits / loops <= HITS + 3 * node["Actual Rows"] or node["Index Name"] == WALKED, (
                     f"{node} in\n{plan['Query Text']}"

@@ -47,8 +47,11 @@ BEGIN
                 FROM pgqueue_waiting_channels(w.id, coalesce(r.turn, 0), 100) AS n (channel_id)
                 JOIN pgqueue_channel AS c ON c.id = n.channel_id
                 WHERE c.queue = ANY (v_open) AND NOT pgqueue_is_parked(c.id)
-                    AND EXISTS (
-                        SELECT FROM pgqueue_message AS m
-                        WHERE m.waits_for = w.id AND m.channel_id = n.channel_id AND m.dequeue_at <= v_now)));
+                    -- An EXISTS could read all that wait for the limit.
+                    AND (
+                        SELECT m.id FROM pgqueue_message AS m
+                        WHERE m.waits_for = w.id AND m.channel_id = n.channel_id AND m.dequeue_at <= v_now
+                        ORDER BY m.waits_for, m.channel_id, -m.priority, m.dequeue_at, m.id LIMIT 1
+                    ) IS NOT NULL));
 END;
 $$;

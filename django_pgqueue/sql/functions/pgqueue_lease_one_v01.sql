@@ -16,8 +16,8 @@ BEGIN
         RETURN p_id;
     ELSIF pgqueue_lease_within(ARRAY[p_id], p_now) = '{}' THEN
         PERFORM pgqueue_keep_turns(ARRAY[p_id]);
-        -- The sum keeps the index of promoted messages out.
-        RETURN (SELECT 0 FROM pgqueue_message AS m WHERE m.id = p_id AND m.promoted_for + 0 = -1);
+        -- coalesce keeps the index of promoted messages out, which a condition on the column alone would suit.
+        RETURN (SELECT 0 FROM pgqueue_message AS m WHERE m.id = p_id AND coalesce(m.promoted_for, 0) = -1);
     END IF;
     RETURN p_id;
 END;

@@ -67,7 +67,11 @@ AS $$
             SELECT n.ctid AS place, n.message_id, n.placed_at FROM pgqueue_place AS n
             WHERE n.limit_id = p_limit.id AND n.placed_at >= t.place_floor
         ) AS p
-        LEFT JOIN pgqueue_message AS m ON m.id = p.message_id AND m.leased_at = p.placed_at
+        -- By its key, however small the statistics say that the table is.
+        LEFT JOIN LATERAL (
+            SELECT n.id, n.cost FROM pgqueue_message AS n
+            WHERE n.id = p.message_id AND n.leased_at = p.placed_at OFFSET 0
+        ) AS m ON true
     ) AS o
     WHERE (r.place_floor <= p_now) IS NOT FALSE OR clock_timestamp() < r.place_floor;
 $$;

@@ -14,11 +14,11 @@ DECLARE
     v_holder bigint := pgqueue_waiting_holder(p_channel_id);
 BEGIN
     -- Others of the channel may have been promoted before it was ordered. They stand behind this one, and do not count.
-    -- The sum keeps the index of waiting messages out.
-    IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = v_holder AND m.waits_for + 0 = p_limit_id) THEN
+    -- coalesce keeps the index of waiting messages out, which a condition on the column alone would suit.
+    IF EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = v_holder AND coalesce(m.waits_for, -2) = p_limit_id) THEN
         RETURN ARRAY(
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.id = v_holder AND m.waits_for + 0 = p_limit_id AND m.dequeue_at <= p_now
+            WHERE m.id = v_holder AND coalesce(m.waits_for, -2) = p_limit_id AND m.dequeue_at <= p_now
             FOR UPDATE SKIP LOCKED);
     END IF;
     RETURN ARRAY(
