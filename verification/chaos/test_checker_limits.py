@@ -170,6 +170,20 @@ def test_i9_a_message_that_overtakes_another() -> None:
     assert "message 2 was leased in 103, before message 1, ready for 3.0" in only(story, "I9")
 
 
+@pytest.mark.parametrize(("handler", "overtakes"), [("coroutine", True), ("plain", False)])
+def test_i9_a_call_for_some_handlers_passes_others_over(handler: str, *, overtakes: bool) -> None:
+    story = Story()
+    story.create(1, detail={"handler": handler})
+    story.create(2, detail={"handler": "coroutine"})
+    story.wait(3)
+    story.lease(2, "b", detail={"chosen": "coroutine"})
+    story.wait(1)
+    story.lease(1, "a")
+    story.complete(1)
+    story.complete(2)
+    assert set(violated(story)) == ({"I9"} if overtakes else set())
+
+
 def test_i9_what_another_call_has_in_its_hands_may_be_overtaken() -> None:
     story = Story()
     story.create(1)

@@ -59,6 +59,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
     following = successors(lives)
     # A dequeue passes them over while another transaction holds their key; I21 has their order.
     keyed = {row.message for row in history.rows if row.event == "created" and (row.detail or {}).get("order_key")}
+    handlers = {row.message: (row.detail or {}).get("handler") for row in history.rows if row.event == "created"}
     given: dict[int, int | None] = {}
     folded = history.run.get("folded_within", FOLDED_AFTER)
     for transaction in transactions(history.rows):
@@ -82,7 +83,7 @@ def i9_first_in_first_out(history: History, lives: Lives) -> Findings:
         for channel, (stood, row) in granted.items():
             if held.meet(row.at - folded, row.committed):
                 continue
-            yield overtaken(waiting[channel], stood, row, following, folded)
+            yield overtaken(waiting[channel], stood, row, following, folded, handlers)
 
 
 def place(lives: Lives, grant: Row) -> Key:
@@ -134,10 +135,21 @@ def successors(lives: Lives) -> dict[int, dict[int, Row]]:
     }
 
 
-def overtaken(waiting: Waiting, stood: Key, row: Row, following: dict[int, dict[int, Row]], folded: int) -> str | None:
+def overtaken(
+    waiting: Waiting,
+    stood: Key,
+    row: Row,
+    following: dict[int, dict[int, Row]],
+    folded: int,
+    handlers: dict[int | None, str | None],
+) -> str | None:
     began = row.leased_at or row.at
+    # A worker asks for what it can start: without a free slot for plain handlers, for coroutines only.
+    chosen = (row.detail or {}).get("chosen")
     for earlier in waiting.keys[: bisect_left(waiting.keys, stood)]:
         message = earlier[2]
+        if chosen is not None and handlers.get(message) != chosen:
+            continue
         since = waiting.since[message][1]
         if since > began - folded:
             continue

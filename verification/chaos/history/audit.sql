@@ -30,7 +30,7 @@ BEGIN
         INSERT INTO chaos_audit (event, message, channel, status, attempts, max_attempts, token, dequeue_at, priority, key, detail)
         SELECT 'created', n.id, n.channel_id, n.status, n.attempts, n.max_attempts, n.lease_token, n.dequeue_at, n.priority,
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
-            nullif(jsonb_strip_nulls(jsonb_build_object('redriven_from', n.redriven_from, 'limits', n.limits,
+            nullif(jsonb_strip_nulls(jsonb_build_object('handler', n.handler, 'redriven_from', n.redriven_from, 'limits', n.limits,
                 'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'batch', n.flow,
                 'after', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'batch' END, 'guarded', (
                     SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))), '{}')
@@ -42,6 +42,9 @@ BEGIN
         SELECT 'changed', n.id, n.channel_id, n.status, o.status, n.attempts, o.attempts, n.max_attempts, n.lease_token, o.lease_token,
             n.settled_token, n.leased_at, n.lease_expires_at, o.lease_expires_at, n.dequeue_at, n.priority,
             nullif(jsonb_strip_nulls(jsonb_build_object('waits_for', CASE WHEN n.waits_for >= 0 THEN n.waits_for END,
+                -- The call asked for the messages of some handlers only.
+                'chosen', CASE WHEN n.status = 2 AND o.status <> 2
+                    AND current_query() LIKE '%pgqueue_dequeue_matching(%' THEN n.handler END,
                 'interruption', CASE WHEN o.status = 2 AND n.status <> 2 AND n.errors IS DISTINCT FROM o.errors
                     THEN n.errors -> -1 -> 'interruption' END)), '{}')
         FROM new_rows AS n JOIN old_rows AS o ON o.id = n.id ORDER BY n.id;
