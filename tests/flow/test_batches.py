@@ -332,6 +332,17 @@ def test_an_erased_tenant_leaves_nothing_in_what_would_have_followed():
     assert followers() == []
 
 
+def test_an_erase_leaves_what_follows_on_a_channel_of_that_name_in_another_queue():
+    for queue in ("default", "other"):
+        channel_set(channel="tenant", queue=queue)
+    done, dead = (NewMessage(handler="done", channel="tenant", queue=queue) for queue in ("other", "default"))
+    with Batch(on_done=done, on_dead=dead):
+        enqueue("member")
+    assert channel_erase(queue="default", channel="tenant").erased["batch"] == 1
+    complete(take())
+    assert followers() == ["done"]
+
+
 def test_what_has_followed_is_forgotten_by_the_batch():
     opened(0)
     assert sql("SELECT on_done, on_dead FROM pgqueue_batch") == [(None, None)]

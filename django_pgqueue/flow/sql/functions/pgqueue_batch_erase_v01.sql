@@ -16,8 +16,10 @@ BEGIN
         ORDER BY b.id);
     IF NOT p_dry_run THEN
         UPDATE pgqueue_batch AS b
-        SET on_done = CASE WHEN b.on_done ->> 'channel' = ANY (p_channels) THEN NULL ELSE b.on_done END,
-            on_dead = CASE WHEN b.on_dead ->> 'channel' = ANY (p_channels) THEN NULL ELSE b.on_dead END,
+        SET on_done = CASE WHEN b.on_done ->> 'queue' = p_queue AND b.on_done ->> 'channel' = ANY (p_channels)
+                THEN NULL ELSE b.on_done END,
+            on_dead = CASE WHEN b.on_dead ->> 'queue' = p_queue AND b.on_dead ->> 'channel' = ANY (p_channels)
+                THEN NULL ELSE b.on_dead END,
             refusal = NULL
         WHERE b.id = ANY (v_ids);
     END IF;
