@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from django.contrib import admin
@@ -12,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import ReadOnlyAdmin, capped, column
+from django_pgqueue.flow.batch import Batch
 from django_pgqueue.flow.models import BatchRecord
 from django_pgqueue.models import Message
 from django_pgqueue.sql.call import call
@@ -37,7 +37,6 @@ ORDER BY m.status
 LOST = """
 SELECT l.member_id, l.outcome FROM pgqueue_batch_lost AS l WHERE l.batch_id = %s ORDER BY l.member_id DESC LIMIT %s
 """
-COUNTS = "SELECT total, outstanding, lost::text FROM pgqueue_batch_counts(ARRAY[%s::bigint])"
 WHERE_IS = """
 SELECT CASE
     WHEN EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = u.id) THEN 'message'
@@ -85,12 +84,11 @@ class BatchAdmin(ReadOnlyAdmin):
     def counts(self, batch: BatchRecord) -> str:
         """Return a table of the members by state. Outstanding ones are looked at up to MOST_COUNTED."""
         using = batch._state.db
-        [(total, outstanding, lost)] = call(using, COUNTS, [batch.pk])
-        ended = json.loads(lost)
-        rows: list[tuple[Any, int]] = [(_("done"), total - outstanding - sum(ended.values())), *ended.items()]
+        counts = Batch.of_id(batch.pk, using=using).counts()
+        rows: list[tuple[Any, int]] = [(_("done"), counts.done), *counts.lost.items()]
         live = call(using, BY_STATE, [batch.pk, MOST_COUNTED])
         rows += [(state_text(status), capped(count, MOST_COUNTED - 1)) for status, count in live]
-        return rendering.table([_("state"), _("members")], [*rows, (_("all"), total)])
+        return rendering.table([_("state"), _("members")], [*rows, (_("all"), counts.total)])
 
     @admin.display(description=_("newest outstanding members"))
     def outstanding(self, batch: BatchRecord) -> str:

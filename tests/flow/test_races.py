@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -71,6 +72,11 @@ def in_background(action: Callable[[], Any]) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
+def settle(session: Session, taken: Taken) -> None:
+    complete(session, taken)
+    session.commit()
+
+
 def test_the_last_two_members_at_once(session: Session, transactions: list[Session]) -> None:
     """The second has looked while the first one was free, and its transaction is still open: the first one waits."""
     open_batch(session, 2)
@@ -78,11 +84,7 @@ def test_the_last_two_members_at_once(session: Session, transactions: list[Sessi
     early, late, _ = transactions
     complete(early, [second])
 
-    def settle() -> None:
-        complete(late, [first])
-        late.commit()
-
-    with in_background(settle):
+    with in_background(partial(settle, late, [first])):
         wait_for_lock(session, late)
         assert followers(session) == []
         early.commit()
@@ -96,11 +98,7 @@ def test_the_one_before_rolls_back(session: Session, transactions: list[Session]
     early, late, _ = transactions
     complete(early, [second])
 
-    def settle() -> None:
-        complete(late, [first])
-        late.commit()
-
-    with in_background(settle):
+    with in_background(partial(settle, late, [first])):
         wait_for_lock(session, late)
         early.rollback()
     assert followers(session) == []
@@ -165,11 +163,7 @@ def test_a_member_that_is_being_added_keeps_the_batch_open(session: Session, tra
     assert one(adder, "SELECT pgqueue_batch_enter(%s)", batch) is None
     adder.execute("SELECT pgqueue_enqueue('member')")
 
-    def settle() -> None:
-        complete(late, taken)
-        late.commit()
-
-    with in_background(settle):
+    with in_background(partial(settle, late, taken)):
         wait_for_lock(session, late)
         adder.commit()
     assert followers(session) == []

@@ -12,7 +12,8 @@ AS $$
 DECLARE
     v_batch record;
     v_outer text := coalesce(current_setting('pgqueue.batch', true), '');
-    v_next record;
+    v_next_id bigint;
+    v_refusal jsonb;
 BEGIN
     SELECT b.parent_id, l.has_lost, CASE WHEN l.has_lost THEN b.on_dead ELSE b.on_done END AS next INTO v_batch
     FROM pgqueue_batch AS b
@@ -27,7 +28,7 @@ BEGIN
     IF v_batch.next IS NOT NULL THEN
         -- The outer batch waits for the message that follows, too.
         PERFORM set_config('pgqueue.batch', coalesce(v_batch.parent_id::text, ''), true);
-        SELECT e.id, e.refusal INTO v_next
+        SELECT e.id, e.refusal INTO v_next_id, v_refusal
         FROM jsonb_populate_record(NULL::pgqueue_request, v_batch.next) AS r
         CROSS JOIN LATERAL pgqueue_enqueue(
             r.handler, r.payload, r.channel, r.queue, r.body,
@@ -36,22 +37,20 @@ BEGIN
             coalesce((v_batch.next -> 'create_channel')::boolean, false), '0',
             ARRAY(SELECT jsonb_array_elements_text(nullif(r.limits, 'null'))), r.cost, r.order_key) AS e;
         PERFORM set_config('pgqueue.batch', v_outer, true);
-        IF v_next.refusal ->> 'sqlstate' IN ('PGQ04', 'PGQ06') THEN
-            UPDATE pgqueue_batch AS b SET refusal = v_next.refusal WHERE b.id = p_id;
+        IF v_refusal ->> 'sqlstate' IN ('PGQ04', 'PGQ06') THEN
+            UPDATE pgqueue_batch AS b SET refusal = v_refusal WHERE b.id = p_id;
             INSERT INTO pgqueue_batch_unsure (batch_id) VALUES (p_id);
             RETURN 0;
         END IF;
-        IF v_next.refusal IS NOT NULL THEN
-            RAISE WARNING 'pgqueue: the message after batch % was refused: %', p_id, v_next.refusal ->> 'message';
+        IF v_refusal IS NOT NULL THEN
+            RAISE WARNING 'pgqueue: the message after batch % was refused: %', p_id, v_refusal ->> 'message';
         END IF;
-        UPDATE pgqueue_batch AS b
-        SET finished_at = clock_timestamp(), callback_id = v_next.id, refusal = v_next.refusal,
-            on_done = CASE WHEN v_next.refusal IS NOT NULL THEN b.on_done END,
-            on_dead = CASE WHEN v_next.refusal IS NOT NULL THEN b.on_dead END
-        WHERE b.id = p_id;
-    ELSE
-        UPDATE pgqueue_batch AS b SET finished_at = clock_timestamp(), on_done = NULL, on_dead = NULL WHERE b.id = p_id;
     END IF;
+    UPDATE pgqueue_batch AS b
+    SET finished_at = clock_timestamp(), callback_id = v_next_id, refusal = v_refusal,
+        on_done = CASE WHEN v_refusal IS NOT NULL THEN b.on_done END,
+        on_dead = CASE WHEN v_refusal IS NOT NULL THEN b.on_dead END
+    WHERE b.id = p_id;
     IF v_batch.parent_id IS NOT NULL THEN
         PERFORM pgqueue_batch_settle(v_batch.parent_id, ARRAY[-p_id],
             CASE WHEN v_batch.has_lost THEN 'dead' ELSE 'completed' END);
