@@ -14,7 +14,7 @@ from django.db import Error as DatabaseProblem
 
 from django_pgqueue.checks.configuration import blocks_database, configuration_messages
 from django_pgqueue.checks.declared import import_messages, limit_messages
-from django_pgqueue.checks.functions import FUNCTIONS
+from django_pgqueue.checks.functions import FUNCTIONS, OPTIONAL_APPS
 from django_pgqueue.checks.migrated import is_migrated
 from django_pgqueue.checks.rights import RIGHTS
 from django_pgqueue.checks.rules import messages
@@ -59,7 +59,7 @@ def check_objects(
         # A check that fails before the migrations are applied would only keep migrate from running.
         if not is_migrated(database):
             return []
-        return [*messages(FUNCTIONS + TABLES, database), *limit_messages(database)]
+        return [*messages(FUNCTIONS + OPTIONAL_APPS + TABLES, database), *limit_messages(database)]
 
     return run_database_checks(app_configs, databases, check)
 

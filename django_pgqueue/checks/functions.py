@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.apps import apps
-from django.db import connections, router
+from django.db import connections
 
-from django_pgqueue.checks.migrated import NAMES, find_app_problem, migrated_apps
+from django_pgqueue.checks.migrated import migrated_apps, optional_problems
 from django_pgqueue.checks.rules import CRITICAL, WARNING, Limits, Row, Rule
 from django_pgqueue.sql import files
 from django_pgqueue.sql.call import call
@@ -56,11 +56,9 @@ def changed_functions(using: str, limits: Limits) -> Iterator[Row]:
 
 
 def unmigrated_flow(using: str, limits: Limits) -> Iterator[Row]:
-    """Yield the app of batches if it is installed and not migrated. A router may keep it out of the database."""
-    if apps.is_installed(NAMES[FLOW]) and router.allow_migrate(using, FLOW):
-        problem = find_app_problem(using, FLOW)
-        if problem is not None:
-            yield {"problem": problem.problem, "action": problem.action}
+    """Yield the app of batches if it is installed and not migrated."""
+    for problem in optional_problems(using, FLOW):
+        yield {"problem": problem.problem, "action": problem.action}
 
 
 def expected_triggers() -> dict[tuple[str, str], tuple[str, str, str]]:
@@ -124,7 +122,9 @@ FUNCTIONS = (
         "Trigger {name} of table {table} is disabled in database {database!r}: messages or changed limits are not "
         "noticed.",
         "Enable it: manage.py pgtrigger enable {target:raw}"),
-    # A warning, because an error would keep migrate from running.
+)
+# The doctor says it as not_migrated. A warning, because an error would keep migrate from running.
+OPTIONAL_APPS = (
     Rule("pgqueue.W029", WARNING, unmigrated_flow, "",
         "No batch can be opened in database {database!r}: {problem:raw}",
         "{action:raw}"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 
 from django.apps import apps
-from django.db import connections
+from django.db import connections, router
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -89,6 +90,18 @@ def find_app_problem(database: str, app: str) -> SchemaProblem | None:
     known = known_migrations(app) or set()
     missing = known - applied_migrations(database, app)
     return missing_migrations(database, NAMES[app], missing, known) if missing else None
+
+
+def optional_problems(database: str, *labels: str) -> Iterator[SchemaProblem]:
+    """Yield why installed optional apps cannot work with the database. A router may keep an app out of it.
+
+    ``labels``: of the apps. Raises the database's error when it does not answer.
+    """
+    for label in labels:
+        if apps.is_installed(NAMES[label]) and router.allow_migrate(database, label):
+            problem = find_app_problem(database, label)
+            if problem is not None:
+                yield problem
 
 
 def missing_migrations(database: str, whose: str, missing: set[str], known: set[str]) -> SchemaProblem:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from django.apps import apps
 from django.conf import settings as django_settings
-from django.db import DatabaseError, router
+from django.db import DatabaseError
 
 from django_pgqueue.checks.functions import FUNCTIONS
-from django_pgqueue.checks.migrated import NAMES, find_app_problem, find_schema_problem, is_migrated
+from django_pgqueue.checks.migrated import find_schema_problem, is_migrated, optional_problems
 from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Finding, Limits, Rule, Severity, apply
 from django_pgqueue.checks.server import SERVER, TABLES
 from django_pgqueue.doctor.indexes import INDEXES
@@ -130,9 +129,5 @@ def drift(using: str, limits: Limits) -> Iterator[Finding]:
             "Upgrade this package on the hosts that have an older release.",
         )
     else:
-        for app in (PIPELINE, FLOW):
-            # A router may keep the app out of this database.
-            if apps.is_installed(NAMES[app]) and router.allow_migrate(using, app):
-                problem = find_app_problem(using, app)
-                if problem is not None:
-                    yield Finding("not_migrated", WARNING, problem.problem, problem.action)
+        for problem in optional_problems(using, PIPELINE, FLOW):
+            yield Finding("not_migrated", WARNING, problem.problem, problem.action)

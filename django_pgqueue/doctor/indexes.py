@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import compress
 from typing import NamedTuple
 
 from django.apps import apps
@@ -60,8 +61,7 @@ def expected_indexes(using: str) -> dict[str, ExpectedIndex]:
     keys."""
     editor = connections[using].schema_editor()
     found: dict[str, ExpectedIndex] = {}
-    optional = find_optional(using)
-    labels = [QUEUE, *([PIPELINE] if optional.pipeline else []), *([FLOW] if optional.flow else [])]
+    labels = [QUEUE, *compress((PIPELINE, FLOW), find_optional(using))]
     for model in (model for model in apps.get_models() if model._meta.app_label in labels):
         table = model._meta.db_table
         if model._meta.managed:
