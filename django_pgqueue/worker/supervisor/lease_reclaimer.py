@@ -172,7 +172,10 @@ class LeaseReclaimer:
         self, abandoned: AbandonedLeases, leases: list[HeldLease], reason: str, *, interrupted: bool
     ) -> dict[int, str]:
         failed = sorted(
-            lease for lease in leases if lease.id in abandoned.failed and abandoned.failed[lease.id].reason == reason
+            lease
+            for lease in leases
+            if (failure := abandoned.failed.get(lease.id)) is not None
+            and (failure.reason, failure.interrupted) == (reason, interrupted)
         )
         failures = [abandoned.failed[lease.id] for lease in failed]
         errors = [{"type": failure.kind, "message": failure.text} for failure in failures]
