@@ -43,7 +43,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_choose_dropped", 1),
         InstallFunction("pgqueue_clamp_time", 1),
         InstallFunction("pgqueue_complete", 1),
-        InstallFunction("pgqueue_complete_many", 1),
         InstallFunction("pgqueue_cost_problem", 1),
         InstallFunction("pgqueue_count_live", 1),
         InstallFunction("pgqueue_count_older", 1),

@@ -1,6 +1,6 @@
 """The settled message is copied column by column, in several functions: each copies every column, to its place.
 
-A function that the three INSERTs of the archive share would cost CPU for each message, because PostgreSQL cannot inline
+A function that the INSERTs of the archive share would cost CPU for each message, because PostgreSQL cannot inline
 one that returns a row. So this test keeps the lists alike.
 """
 
@@ -49,7 +49,6 @@ def expressions(text: str) -> list[str]:
 def test_the_functions_that_copy_messages_are_found() -> None:
     assert [case.id for case in INSERTS] == [
         "pgqueue_archive_v01-pgqueue_archived_message",
-        "pgqueue_complete_many_v01-pgqueue_archived_message",
         "pgqueue_complete_v01-pgqueue_archived_message",
         "pgqueue_dead_letter_v01-pgqueue_dead_letter",
     ]

@@ -91,7 +91,7 @@ FULL = (
 )  # fmt: skip
 """Defects of channels that make room."""
 ARCHIVE = (
-    Defect("complete archives all for every channel", "complete_many", "p_archive, c.archive,", "p_archive,"),
+    Defect("complete archives all for every channel", "archive", "p_archive, c.archive,", "p_archive,"),
     Defect("one message is archived in full for every channel", "complete", "c.archive IS NULL\n", "true\n"),
     Defect(
         "a purge keeps the payloads of every channel", "archive",

@@ -41,7 +41,7 @@ BEGIN
             ORDER BY m.dequeue_at
             LIMIT p_limit - cardinality(v_ids)
             FOR UPDATE SKIP LOCKED);
-        messages := pgqueue_archive(v_ids, 'purged');
+        messages := coalesce(cardinality(pgqueue_archive(v_ids, 'purged')), 0);
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'purged');
 END;

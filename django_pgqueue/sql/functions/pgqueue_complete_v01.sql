@@ -1,5 +1,5 @@
 -- Settles leased messages as done: moves them to the archive. One message takes the short way here, every other call
--- the long way (pgqueue_complete_many).
+-- the long way (pgqueue_archive).
 -- p_ids and p_tokens pair up. p_cancelled: settle as cancelled; without a result, stores cancel_reason. p_archive: full
 -- | outcome | none, overrides the setting of the channel (its column archive) and of the queue. outcome: the archive
 -- keeps no payload, body, headers, result or saved state, and bare errors.
@@ -34,6 +34,7 @@ DECLARE
     v_one pgqueue_message;
     v_channel record;
     v_released integer;
+    v_done bigint[];
 BEGIN
     IF cardinality(p_tokens) <> cardinality(p_ids) OR cardinality(p_results) <> cardinality(p_ids)
         OR cardinality(p_ran_seconds) <> cardinality(p_ids) THEN
@@ -98,8 +99,13 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    RETURN QUERY
-    SELECT d.id FROM pgqueue_complete_many(
-        p_ids, p_tokens, p_results, p_skip_lost, p_cancelled, p_archive, p_ran_seconds) AS d (id);
+    v_done := pgqueue_archive(p_ids, CASE WHEN p_cancelled THEN 'cancelled' ELSE 'completed' END, p_archive,
+        p_ran_seconds, coalesce(p_tokens, '{}'), p_results);
+    RETURN QUERY SELECT unnest(v_done);
+    IF coalesce(cardinality(v_done), 0) < cardinality(p_ids) THEN
+        PERFORM pgqueue_lease_lost(p_ids, v_done) WHERE NOT p_skip_lost;
+        RETURN QUERY SELECT b.id FROM pgqueue_settled_before(p_ids, p_tokens, v_done) AS b
+        WHERE b.outcome IN ('completed', 'cancelled');
+    END IF;
 END;
 $$;

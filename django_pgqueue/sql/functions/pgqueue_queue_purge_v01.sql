@@ -42,7 +42,7 @@ BEGIN
             WHERE m.status = 3
             LIMIT p_limit - cardinality(v_ids)
             FOR UPDATE OF m SKIP LOCKED);
-        messages := pgqueue_archive(v_ids, 'purged');
+        messages := coalesce(cardinality(pgqueue_archive(v_ids, 'purged')), 0);
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'purged');
 END;
