@@ -102,6 +102,14 @@ class ObjectActionsAdmin(BaseAdmin):
         self.message_user(request, text, messages.SUCCESS if count else messages.WARNING)
 
 
+def pause_of(form: ReasonForm, using: str) -> tuple[dict[str, Any], str]:
+    """Return the arguments of a pause from its form, and the text of the history."""
+    reason, minutes = form.cleaned_data["reason"], form.cleaned_data.get("minutes")
+    until = call(using, "SELECT clock_timestamp()")[0][0] + timedelta(minutes=minutes) if minutes else None
+    until_text = _("Paused until %s") % rendering.at(until) if until else _("Paused")
+    return {"reason": reason, "until": until}, f"{until_text}: {reason}"
+
+
 class PausableAdmin(ObjectActionsAdmin):
     """Show a model with ``paused_at``; the permission is ``pgqueue.pause_<model>``."""
 
@@ -144,14 +152,11 @@ class PausableAdmin(ObjectActionsAdmin):
             title = _("Pause %(verbose_name_plural)s") % model_format_dict(self.opts)
             question = Question("pause", title, self.pause_consequence, _("Pause"))
             return confirm(self, request, queryset, question, form=form)
-        reason, minutes = form.cleaned_data["reason"], form.cleaned_data.get("minutes")
-        until = call(queryset.db, "SELECT clock_timestamp()")[0][0] + timedelta(minutes=minutes) if minutes else None
+        given, text = pause_of(form, queryset.db)
 
         def act(item: Any) -> Text:
-            self.do("pause", item, reason=reason, until=until, using=queryset.db)
-            if until is None:
-                return str(_("Paused: %s") % reason)
-            return _("Paused until %(until)s: %(reason)s") % {"until": rendering.at(until), "reason": reason}
+            self.do("pause", item, **given, using=queryset.db)
+            return text
 
         said = ngettext_lazy("%(count)d %(name)s is paused.", "%(count)d %(name)s are paused.", "count")
         self.apply_named(request, queryset, act, said)

@@ -12,9 +12,9 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
-from django.db.models import CharField, Count, F, Func, QuerySet, Value
+from django.db.models import Count, QuerySet
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce, Left, NullIf
+from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -29,13 +29,14 @@ from django_pgqueue.admin.base import Text, column, needs
 from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, Run, bulk
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
+    CLIPPED,
     AgeFilter,
     ChannelNameFilter,
+    ErrorFilter,
     HandlerFilter,
     QueueFilter,
     ReasonFilter,
     RedrivenFilter,
-    ValueFilter,
 )
 from django_pgqueue.admin.message_actions import DELETE_DEAD, EDIT_DEAD, with_reason
 from django_pgqueue.exceptions import PgQueueError
@@ -43,22 +44,11 @@ from django_pgqueue.models import DeadLetter
 from django_pgqueue.sql.call import call
 
 SHOWN_GROUPS = 50
-CLIPPED = 160
-"""The most characters of an error's message in a list."""
 
 
 class DiedFilter(AgeFilter):
     title = _("died")
     column = "dead_at"
-
-
-class ErrorFilter(ValueFilter):
-    """Filter by the error as ``problem`` writes it; the dashboard links here."""
-
-    title, parameter_name = _("error"), "error"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return super().queryset(request, queryset.alias(error=problem()) if self.value() else queryset)
 
 
 class RateForm(forms.Form):
@@ -243,21 +233,6 @@ def with_problem(letters: QuerySet[Any]) -> QuerySet[Any]:
     }
     found: QuerySet[Any] = letters.annotate(**words)
     return found
-
-
-def problem() -> Func:
-    """Return type and message of a dead letter's error, with # for each number and id, as an expression; without an
-    error its reason. Letters with the same problem have the same cause."""
-
-    def words(column: str) -> Func:
-        parts = [NullIf(KT(f"{column}__{key}"), Value("")) for key in ("type", "message")]
-        return NullIf(Func(Value(": "), *parts, function="concat_ws", output_field=CharField()), Value(""))
-
-    text: Func = Left(Coalesce(words("details"), words("errors__-1"), F("reason")), CLIPPED)
-    for pattern, put in {r"\m[0-9a-f-]*[0-9][0-9a-f-]*\M|[0-9]+": "#", r"\s+": " "}.items():
-        text = Func(text, Value(pattern), Value(put), Value("gi"), function="regexp_replace", output_field=CharField())
-    # A filter by an empty text would show all letters.
-    return Coalesce(NullIf(Func(text, function="btrim", output_field=CharField()), Value("")), Value("–"))
 
 
 def reason_html(letter: Any) -> str:

@@ -7,18 +7,24 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, F, Func, Q, QuerySet, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce, Left, NullIf
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin.base import Text, pk_in
 from django_pgqueue.admin.counts import limit_names
-from django_pgqueue.models import Channel, Message, SharedLimit
+from django_pgqueue.models import Channel, DeadLetter, Message, SharedLimit
 from django_pgqueue.sql.call import alias, call
 
 MOST_CHOICES = 20
 RECENT_ROWS = 10_000
+MOST_DEAD = 10_000
+"""The newest dead letters, and the scheduled messages that are due first, among which failures are looked for."""
+CLIPPED = 160
+"""The most characters of an error's message in a list."""
 HOURS = {"hour": 1, "day": 24, "week": 168}
 
 # Steps from one queue to the next by the index on (queue, name), however many channels each has.
@@ -188,6 +194,47 @@ class ValueFilter(admin.SimpleListFilter):
 
     def condition(self, value: str) -> Q:
         return Q((self.lookup or self.parameter_name, value))
+
+
+def problem(model: type[Any]) -> Func:
+    """Return type and message of the last error, with # for each number and id, as an expression; without an error the
+    reason. Dead letters and messages with the same problem have the same cause."""
+
+    def words(column: str) -> Func:
+        parts = [NullIf(KT(f"{column}__{key}"), Value("")) for key in ("type", "message")]
+        return NullIf(Func(Value(": "), *parts, function="concat_ws", output_field=CharField()), Value(""))
+
+    places = [words("details"), F("reason")] if model is DeadLetter else [Value("failed")]
+    text: Func = Left(Coalesce(*places[:-1], words("errors__-1"), places[-1]), CLIPPED)
+    for pattern, put in {r"\m[0-9a-f-]*[0-9][0-9a-f-]*\M|[0-9]+": "#", r"\s+": " "}.items():
+        text = Func(text, Value(pattern), Value(put), Value("gi"), function="regexp_replace", output_field=CharField())
+    # A filter by an empty text would show all rows.
+    return Coalesce(NullIf(Func(text, function="btrim", output_field=CharField()), Value("")), Value("–"))
+
+
+def due_first(using: str) -> QuerySet[Message]:
+    """Return the messages that wait for their time, those that are due first before the others; they have an index."""
+    return Message.objects.using(using).filter(status=Message.Status.SCHEDULED, waits_for=None).order_by("dequeue_at")
+
+
+def retried(due: QuerySet[Message]) -> QuerySet[Message]:
+    """Return those among the first MOST_DEAD of due_first() whose last error was no interruption."""
+    found = due.filter(pk__in=due.values("pk")[:MOST_DEAD], errors__isnull=False, attempts__gt=0)
+    return found.exclude(**{"errors__-1__has_key": "interruption"})
+
+
+class ErrorFilter(ValueFilter):
+    """Filter by the error as ``problem`` writes it, messages among those that wait for a retry; the dashboard links
+    here."""
+
+    title, parameter_name = _("error"), "error"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if not self.value():
+            return queryset
+        if queryset.model is Message:
+            queryset = queryset.filter(pk__in=retried(due_first(queryset.db)).values("pk"))
+        return super().queryset(request, queryset.alias(error=problem(queryset.model)))
 
 
 class QueueFilter(ValueFilter):

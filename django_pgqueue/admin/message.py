@@ -19,6 +19,7 @@ from django_pgqueue.admin.filters import (
     ActiveChannelFilter,
     AgeFilter,
     ChannelQueueFilter,
+    ErrorFilter,
     HandlerFilter,
     HolderFilter,
     WaitingFilter,
@@ -33,7 +34,7 @@ TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_a
 class MessageAdmin(BulkActionsAdmin):
     list_display = ["id", "state_now", "what", "attempts_of", "due", "lease", "priority"]
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, HandlerFilter, AgeFilter, HolderFilter]
-    list_filter += [WaitingFilter]
+    list_filter += [WaitingFilter, ErrorFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
     search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
     exact_search = ("dedupe_key", "order_key", "handler")

@@ -5,20 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue import breaker_close, breaker_open, limit_drop, limit_pause, limit_resume, limit_set
+from django_pgqueue import (
+    breaker_close,
+    breaker_open,
+    handler_pause,
+    handler_resume,
+    limit_drop,
+    limit_pause,
+    limit_resume,
+    limit_set,
+)
 from django_pgqueue import limits as declarations
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.actions import ForgivingAdmin
+from django_pgqueue.admin.actions import ForgivingAdmin, pause_of
 from django_pgqueue.admin.base import Text, column
+from django_pgqueue.admin.confirmation import PauseForm
 from django_pgqueue.admin.counts import LimitUsage, handlers_of_limit, limit_names, limit_usage
 from django_pgqueue.admin.filters import LimitOfFilter, PausedFilter
 from django_pgqueue.admin.forms import SharedLimitForm
+from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.breakers import BreakerState, breakers
 from django_pgqueue.models import Channel, SharedLimit
 from django_pgqueue.sql.call import alias
@@ -38,9 +53,48 @@ class SharedLimitAdmin(ForgivingAdmin):
         "No more messages that have these limits are delivered until you resume them. Enqueue goes on, and other "
         "messages of the same channels are delivered."
     )
+    handler_consequence = _(
+        "No more messages of the handler %s are delivered, in any channel, until you resume it. Enqueue goes on, no "
+        "attempt is counted, and messages of other handlers are delivered."
+    )
     limits = ["max_concurrency", "max_cost", "release_interval", "release_burst", "per", "handlers"]
     breaker_now = ["state", "waiting", "opened_at", "closed_at", "openings", "handlers_shown", "created_at"]
     now = ["places", "cost", "tokens", "waiting", "paused_at", "paused_until", "pause_reason", "origin", "created_at"]
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.handler_view)
+        return [path("handler/", view, name="pgqueue_sharedlimit_handler"), *super().get_urls()]
+
+    def handler_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to pause the handler that the address names, or to resume it if it is paused; then do so."""
+        if not self.has_pause_permission(request) or not request.GET.get("handler"):
+            raise PermissionDenied
+        handler, using, asked = request.GET["handler"], alias(None), request.POST.get("action")
+        limit = SharedLimit.objects.using(using).filter(name=declarations.HANDLER_PREFIX + handler.replace("\0", ""))
+        form = PauseForm(request.POST if asked == "pause" else None)
+        if asked == "resume" or (asked == "pause" and form.is_valid()):
+            try:
+                with transaction.atomic(using=using):
+                    given, text = pause_of(form, using) if asked == "pause" else ({}, _("Resumed."))
+                    (handler_pause if asked == "pause" else handler_resume)(handler, **given, using=using)
+                    self.log(request, limit, text)
+                self.message_user(request, _("Handler %(name)s: %(text)s") % {"name": handler, "text": text})
+            except PgQueueError as error:
+                self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(self.url("dashboard_changelist") or self.list_address())
+        paused = limit.exclude(paused_at=None).exists()
+        text = _("Messages of the handler %s are delivered again.") if paused else self.handler_consequence
+        return self.page(
+            request,
+            "confirm_action",
+            self.app_trail((self.list_address(), capfirst(str(self.opts.verbose_name_plural)))),
+            title=_("Resume handler") if paused else _("Pause handler"),
+            button=_("Resume") if paused else _("Pause"),
+            consequence=str(text) % handler,
+            form=None if paused else form,
+            hidden=[("action", "resume" if paused else "pause")],
+            back=request.get_full_path(),
+        )
 
     def fill(self, rows: list[Any]) -> None:
         usage = limit_usage([limit.pk for limit in rows], using=alias(None))

@@ -14,7 +14,8 @@ from django_pgqueue.charts import times as axis_of_time
 from django_pgqueue.charts.scale import Scale, value_text
 
 WIDTH_PX, HEIGHT_PX = 760, 240
-LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 56, 12, 10, 36
+# The values stand at the right, beside the newest bucket: there a narrow screen shows them.
+LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 12, 56, 10, 36
 # Control characters, and those that turn the direction of the text around them.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -66,9 +67,7 @@ class Frame:
             style = "pgq-base" if tick == self.scale.low else "pgq-grid"
             drawn.append(f'<path class="{style}" d="M{LEFT_PX} {y}H{WIDTH_PX - RIGHT_PX}"/>')
             label = value_text(tick, self.kind)
-            drawn.append(
-                f'<text class="pgq-tick" x="{LEFT_PX - 8}" y="{y}" dy=".32em" text-anchor="end">{label}</text>'
-            )
+            drawn.append(f'<text class="pgq-tick" x="{WIDTH_PX - RIGHT_PX + 8}" y="{y}" dy=".32em">{label}</text>')
         for index, time, day in axis_of_time.labels(self.times):
             x = coordinate(self.x(index + 0.5 if self.width >= timedelta(days=1) else index))
             drawn.append(f'<path class="pgq-base" d="M{x} {HEIGHT_PX - BOTTOM_PX}v4"/>')

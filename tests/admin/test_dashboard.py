@@ -58,10 +58,12 @@ def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> Non
     of_queue = row(html, "default")
     assert re.search(r"default 3 \d[\d.]* m?s 2 1 0 , 0 0 ", of_queue)
     assert "30 1,230" in of_queue
-    assert "1 4" in of_queue
     # Half of a position of the histogram: 2 ** 9.75 ms, of the day 2 ** 14.75 ms.
     assert "861 ms" in of_queue
     assert "27.6 s" in of_queue
+    # The charts have the present minute, and the present ten.
+    assert "Largest: completed 30," in html
+    assert "Largest: completed 1,230," in html
     of_channel = row(html, "acme")
     assert "2/4 at once 6/10 held" in of_channel
     assert "7 77" in of_channel
@@ -101,12 +103,15 @@ def test_dead_letters_are_no_problem_any_more_once_they_are_redriven(admin_clien
     assert MARKED.search(html)
     redrive([letter.id for letter in letters[1:]])
     assert "In queue default 1 message died within an hour (10 % of all)." in shown(look(admin_client))
+    assert 'age=hour">1</a>' in look(admin_client)
     redrive(letters[0].id)
     measure(AT_ONCE)
     html = look(admin_client)
     assert "died within an hour" not in shown(html)
     assert "Nothing is wrong." in shown(html)
+    # No column counts them, and no link would show them.
     assert not MARKED.search(html)
+    assert "/deadletter/?" not in html
 
 
 def test_messages_that_an_operator_has_discarded_are_no_problem(admin_client: Client) -> None:

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from django.db.models import F
 from django.test import Client
+from django.utils.http import urlencode
 
-from django_pgqueue import channel_set, redrive
+from django_pgqueue import channel_set, dequeue, enqueue, handler_pause, redrive, retry
 from django_pgqueue.admin.dashboard import incidents
-from django_pgqueue.models import DeadLetter
-from tests.admin.conftest import Page, make_dead
+from django_pgqueue.models import DeadLetter, SharedLimit
+from tests.admin.conftest import Page, logged, make_dead
 from tests.admin.dashboard_page import look, shown
 
 LIST = "/admin/pgqueue/deadletter/"
+ADDRESS_OF_SWITCH = "/admin/pgqueue/sharedlimit/handler/?"
 
 
 def failed(message: str, channel: str = "acme", *, handler: str = "crm.push", **more: Any) -> DeadLetter:
@@ -33,6 +35,11 @@ def redrives(html: str) -> list[tuple[str, str]]:
     return [(unescape(address), pk) for address, pk in re.findall(button, html, re.DOTALL)]
 
 
+def switches(html: str) -> list[str]:
+    """Return the addresses of the pages that pause or resume a handler."""
+    return [unescape(address) for address in re.findall(r'class="button" href="([^"]+)"', html)]
+
+
 def test_errors_are_grouped_without_their_numbers_and_ids(admin_client: Client) -> None:
     failed("timeout after 30 s in 4be0643f-1d98-573b-97cd-ca98a65347dd")
     failed("timeout after 5 s\n in 00000000-1d98-573b-97cd-ca98a65347dd", "shop2")
@@ -42,7 +49,7 @@ def test_errors_are_grouped_without_their_numbers_and_ids(admin_client: Client) 
     text = shown(html)
     assert re.search(
         r"crm\.push has failed for 3 channels since \d\d:\d\d: ConnectionError: timeout after # s in # "
-        r"\(3 dead, the last .*? ago\) Look at one All of them Redrive",
+        r"\(3 dead, the last .*? ago\) Look at one All of them Redrive Pause handler",
         text,
     )
     assert re.search(r"for default/acme since \d\d:\d\d: ConnectionError: refused \(1 dead", text)
@@ -79,6 +86,71 @@ def test_what_is_redriven_or_older_than_a_day_does_not_count(admin_client: Clien
     DeadLetter.objects.filter(pk=old.pk).update(dead_at=F("dead_at") - timedelta(hours=25))
     redrive([again.pk])
     assert "has failed" not in shown(look(admin_client))
+
+
+def test_messages_that_wait_for_a_retry_count(admin_client: Client, staff: Callable[..., Client]) -> None:
+    failed("after 1 s")
+    channel_set(channel="shop2")
+    for channel in ("acme", "shop2"):
+        enqueue("crm.push", channel=channel)
+    taken = dequeue(limit=2)
+    error = {"type": "ConnectionError", "message": "after 20 s"}
+    retry(taken, errors=[error] * 2, delays=[timedelta(hours=1)] * 2)
+    enqueue("crm.push", channel="acme", delay=timedelta(hours=1))
+    html = look(admin_client)
+    assert "for 2 channels since" in shown(html)
+    assert "after # s (1 dead, 2 wait for a retry, the last" in shown(html)
+    [address] = re.findall(r'<a href="([^"]+)">All retries', html)
+    listed = admin_client.get(unescape(address)).context["cl"].result_list
+    assert {message.pk for message in listed} == {delivery.id for delivery in taken}
+    assert "(1 dead, the last" in shown(look(staff("view_dashboard", "view_deadletter")))
+    assert "(2 wait for a retry, the last" in shown(look(staff("view_dashboard", "view_message")))
+
+
+def test_interruptions_are_no_failures(admin_client: Client) -> None:
+    enqueue("crm.push")
+    [taken] = dequeue()
+    retry([taken], errors=[{"type": "Stopped"}], delays=[timedelta(hours=1)], max_interruptions=20)
+    assert "has failed" not in shown(look(admin_client))
+
+
+def test_the_button_asks_for_a_reason_and_pauses_the_handler(admin_client: Client) -> None:
+    failed("refused")
+    enqueue("crm.push", channel="acme")
+    [address] = switches(look(admin_client))
+    assert "No more messages of the handler crm.push are delivered" in admin_client.get(address).text
+    assert dequeue(worker="w") != [], "asking changes nothing"
+    answer = admin_client.post(address, {"action": "pause", "reason": "the CRM is down", "minutes": "30"}, follow=True)
+    assert "Handler crm.push: Paused until" in answer.text
+    assert "ConnectionError: refused" in shown(answer.text)
+    assert "The handler is paused." in shown(answer.text)
+    enqueue("crm.push", channel="acme")
+    assert dequeue() == []
+    assert logged()[-1][0::2] == ("handler crm.push", "admin")
+    assert "are delivered again" in admin_client.get(address).text
+    admin_client.post(address, {"action": "resume"})
+    assert [delivery.handler for delivery in dequeue()] == ["crm.push"]
+
+
+def test_a_paused_handler_is_shown_also_when_nothing_fails(admin_client: Client) -> None:
+    handler_pause("crm.push", reason="down")
+    enqueue("crm.push")
+    assert dequeue() == []
+    text = shown(look(admin_client))
+    assert "1 message waits for crm.push. The handler is paused. Resume handler" in text
+
+
+def test_a_pause_needs_its_permission_and_a_reason(admin_client: Client, staff: Callable[..., Client]) -> None:
+    failed("refused")
+    [address] = switches(look(admin_client))
+    seen = ("view_dashboard", "view_deadletter")
+    assert switches(look(staff(*seen))) == []
+    assert staff(*seen).post(address, {"action": "pause", "reason": "x"}).status_code == 403
+    assert switches(look(staff(*seen, "pause_sharedlimit"))) == [address]
+    assert "This field is required" in admin_client.post(address, {"action": "pause"}).text
+    for name in ("x" * 300, "", "\0"):
+        admin_client.post(ADDRESS_OF_SWITCH + urlencode({"handler": name}), {"action": "pause", "reason": "x"})
+    assert not SharedLimit.objects.exists()
 
 
 def test_it_says_at_least_when_there_are_more(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

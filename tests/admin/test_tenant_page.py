@@ -156,7 +156,7 @@ def test_the_hour_and_the_day_of_the_channel(admin_client: Client, tenant: Chann
     html = admin_client.get(page_of(tenant)).text
     table = part(html, "spans")
     assert "done 30 1,234" in table
-    assert "died 1 7" in table
+    assert "died 0 0" in table
     assert "failed attempts 4 9" in table
     assert re.search(r"waited, p50 \d[\d.]* \w+ – waited, p95 \d[\d.]* \w+ – ran, p50 \d", table)
     assert "Largest: completed 1,230, cancelled 4, dead 7, failed attempts 9." in html

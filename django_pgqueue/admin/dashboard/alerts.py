@@ -46,6 +46,7 @@ def alerts(
     fresh: Freshness,
     queues: Sequence[QueueFigures],
     spans: dict[Key, Spans],
+    died: dict[Key, tuple[int, int]],
     limited: LimitedChannels | None,
     shared: Sequence[LimitHealth],
     held: Sequence[HeldChannel],
@@ -56,7 +57,8 @@ def alerts(
     """Return all alerts, the bad ones first."""
     found = [*of_freshness(fresh)]
     for queue in queues:
-        found += of_queue(queue, spans.get((queue.name, None), Spans()), fresh.now)
+        key = (queue.name, None)
+        found += of_queue(queue, spans.get(key, Spans()), died.get(key, (0, 0))[0], fresh.now)
     found += [*of_limits(limited), *of_shared_limits(shared), *of_held_channels(held)]
     found += [*of_breakers(breakers, fresh.now), *worker_alerts(workers), *of_schedules(schedules)]
     return sorted(found, key=lambda alert: alert.kind != BAD)
@@ -78,10 +80,11 @@ def lateness(age: timedelta) -> str:
     return LATE if age > settings.WAITING_WARNING else ""
 
 
-def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert]:
+def of_queue(queue: QueueFigures, spans: Spans, dead: int, now: datetime) -> Iterator[Alert]:
     """Yield the alerts of one queue: it is paused, has no worker, is late, or many of its messages die or fail.
 
-    ``spans``: what it settled in the last hour and before. ``now``: the time of the database.
+    ``spans``: what it settled in the last hour and before. ``dead``: how many of the last hour wait for a redrive.
+    ``now``: the time of the database.
     """
     name, backlog, hour = queue.name, queue.backlog, spans.hour
     waiting = {"queue": name, "status__exact": 1}
@@ -103,8 +106,7 @@ def of_queue(queue: QueueFigures, spans: Spans, now: datetime) -> Iterator[Alert
     elif backlog.oldest_at and (kind := lateness(age := now - backlog.oldest_at)):
         text = _("In queue %(queue)s a message has waited for %(age)s.")
         yield Alert(kind, text % {"queue": name, "age": rendering.duration(age)}, "message_changelist", waiting)
-    # Those that were redriven are settled again, or wait, as other messages.
-    if dead := queue.dead_lately:
+    if dead:
         text = ngettext(
             "In queue %(queue)s %(dead)s message died within an hour (%(share)s of all).",
             "In queue %(queue)s %(dead)s messages died within an hour (%(share)s of all).",

@@ -3,12 +3,14 @@ messages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django_pgqueue.admin.counts import LiveCounts
-from django_pgqueue.admin.dashboard.spans import floored
+from django_pgqueue.admin.dashboard.spans import Key, floored
+from django_pgqueue.admin.filters import MOST_DEAD
 from django_pgqueue.conf import settings
 from django_pgqueue.jsonb import from_json
 from django_pgqueue.sql.call import call
@@ -16,8 +18,6 @@ from django_pgqueue.sql.call import call
 MOST_NAMES = 1_000
 MOST_QUEUES, MOST_CHANNELS, MOST_WORKERS, MOST_SCHEDULES = 20, 20, 20, 10
 MOST_SHOWN_RUNNING = 3
-# The newest dead letters that are looked at.
-MOST_DEAD = 10_000
 MEASURED = """
 SELECT clock_timestamp(),
     (SELECT m.measured_at FROM pgqueue_measurement AS m ORDER BY m.id DESC LIMIT 1),
@@ -30,20 +30,26 @@ SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.schedule
     coalesce(left(q.pause_reason, 200), ''), (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
-    ), coalesce(d.letters, 0)
+    )
 FROM unnest(%s::text[]) AS n (queue)
-LEFT JOIN (
-    SELECT l.queue, count(*) AS letters
-    FROM (
-        SELECT e.queue, e.dead_at, e.redriven_at, e.reason FROM pgqueue_dead_letter AS e ORDER BY e.id DESC LIMIT %s
-    ) AS l
-    WHERE l.redriven_at IS NULL AND l.reason <> 'discarded' AND l.dead_at > clock_timestamp() - interval '1 hour'
-    GROUP BY l.queue
-) AS d ON d.queue = n.queue
 LEFT JOIN pgqueue_backlog AS b ON b.queue = n.queue AND b.channel IS NULL
 LEFT JOIN pgqueue_queue AS q ON q.name = n.queue
 ORDER BY coalesce(b.ready, 0) + coalesce(b.dead, 0) DESC, n.queue
 LIMIT %s
+"""
+# The dead letters of the last hour and day that were not redriven, of queues and of some channels.
+DIED = """
+SELECT l.queue, l.channel, count(*) FILTER (WHERE l.dead_at > clock_timestamp() - interval '1 hour'), count(*)
+FROM (
+    SELECT d.queue, d.channel, d.dead_at, d.redriven_at, d.reason
+    FROM pgqueue_dead_letter AS d
+    ORDER BY d.id DESC
+    LIMIT %(most)s
+) AS l
+WHERE l.redriven_at IS NULL AND l.reason <> 'discarded' AND l.dead_at > clock_timestamp() - interval '1 day'
+GROUP BY GROUPING SETS ((l.queue), (l.queue, l.channel))
+HAVING l.channel IS NULL
+    OR (l.queue, l.channel) IN (SELECT * FROM unnest(%(queues)s::text[], %(channels)s::text[]))
 """
 # The recent figures of all channels are read only if the page is ordered by them.
 CHANNELS = """
@@ -143,18 +149,13 @@ class BacklogCounts(LiveCounts):
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping.
-
-    ``dead_lately``: dead letters of the last hour that were not redriven, among the newest MOST_DEAD of all queues;
-    without those that an operator has discarded.
-    """
+    """Hold the present figures of one queue. ``workers``: those with a recent heartbeat that are not stopping."""
 
     name: str
     backlog: BacklogCounts
     paused: bool
     pause_reason: str
     workers: int
-    dead_lately: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +228,20 @@ def read_freshness(*, using: str) -> Freshness:
 
 def queue_figures(names: list[str], *, using: str) -> list[QueueFigures]:
     """Return the figures of those of the named queues that have the longest lines, MOST_QUEUES at most, by name."""
-    rows = call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_DEAD, MOST_QUEUES))
     found = [
-        QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers, dead_lately)
-        for name, *backlog, paused, reason, workers, dead_lately in rows
+        QueueFigures(name, BacklogCounts(*backlog), paused, reason, workers)
+        for name, *backlog, paused, reason, workers in call(using, QUEUE_FIGURES, (settings.LEASE, names, MOST_QUEUES))
     ]
     return sorted(found, key=lambda queue: queue.name)
+
+
+def died(channels: Sequence[Key], *, using: str) -> dict[Key, tuple[int, int]]:
+    """Return the dead letters of the last hour and day by queue, and by those channels.
+
+    Only the newest MOST_DEAD are read, without those that were redriven, or that an operator has discarded.
+    """
+    asked = {"queues": [key[0] for key in channels], "channels": [key[1] for key in channels], "most": MOST_DEAD}
+    return {(queue, channel): (hour, day) for queue, channel, hour, day in call(using, DIED, asked)}
 
 
 def channel_figures(

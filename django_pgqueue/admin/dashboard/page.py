@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link, ReadOnlyAdmin
@@ -35,7 +36,8 @@ from django_pgqueue.admin.dashboard.spans import Spans
 from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
-from django_pgqueue.lifecycle.figures import held_channels, limit_health
+from django_pgqueue.lifecycle.figures import LimitHealth, held_channels, limit_health
+from django_pgqueue.limits import handler_of_limit
 from django_pgqueue.models import Dashboard
 from django_pgqueue.sql.call import alias, bounded_read
 
@@ -47,6 +49,8 @@ MOST_COUNTED = 1_000
 MOST_BREAKERS = 100
 PART = "X-Pgqueue-Part"
 MOST_PAGES = 500
+Counts = tuple[int, int]
+"""Of the last hour, and of the last day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +108,14 @@ class DashboardAdmin(ReadOnlyAdmin):
         """
         using = alias(None)
         link = self.link_for(request)
-        sees_errors = request.user.has_perm("pgqueue.view_deadletter")
+        sees = {name: request.user.has_perm(f"pgqueue.{name}") for name in ("view_deadletter", "view_message")}
         with bounded_read(using, seconds=STATEMENT_SECONDS):
             fresh = figures.read_freshness(using=using)
             names = queue_names(figures.MOST_NAMES, using=using)
             shown = [name for name in names if name == asked.queue] if asked.queue else names
             queues = figures.queue_figures(shown, using=using)
             of_queues = spans.spans([(queue.name, None) for queue in queues], fresh.now, using=using)
-            hour = spans.timeline(asked.queue, fresh.now, 1, spans.HOUR, using=using)
-            day = spans.timeline(asked.queue, fresh.now, 10, spans.DAY, using=using)
+            hour, day = spans.timelines(asked.queue, fresh.now, (1, spans.HOUR), (10, spans.DAY), using=using)
             channels, more = figures.channel_figures(
                 queue=asked.queue, name=asked.name, order=asked.order, page=asked.page, now=fresh.now, using=using
             )
@@ -123,12 +126,15 @@ class DashboardAdmin(ReadOnlyAdmin):
             guarded = breakers(most=MOST_BREAKERS, using=using)
             workers = figures.worker_figures(using=using)
             schedules = figures.schedule_figures(using=using)
-            failing = incidents(asked.queue, fresh.now, using=using) if sees_errors and fresh.any_dead else []
-        found = alerts(fresh, queues, of_queues, limited, shared, held, guarded, workers, schedules)
+            died = figures.died([(row.queue, row.name) for row in channels], using=using) if fresh.any_dead else {}
+            dead, live = sees["view_deadletter"] and fresh.any_dead, sees["view_message"]
+            failing = incidents(asked.queue, fresh.now, letters=dead, retries=live, using=using)
+        found = alerts(fresh, queues, of_queues, died, limited, shared, held, guarded, workers, schedules)
         now = fresh.now
         return {
-            "incidents": [self.incident_row(incident, asked.queue, now, link) for incident in failing],
+            "incidents": self.incident_rows(failing, asked.queue, now, link, shared),
             "may_redrive": request.user.has_perm("pgqueue.redrive_deadletter"),
+            "may_pause": request.user.has_perm("pgqueue.pause_sharedlimit"),
             "alerts": [
                 rendering.badge(link(alert.text, alert.page, **alert.query), alert.kind)
                 for alert in found[:MOST_ALERTS]
@@ -143,7 +149,9 @@ class DashboardAdmin(ReadOnlyAdmin):
             "queue_names": names,
             "orders": self.orders(asked),
             "queues": [
-                self.queue_row(queue, of_queues.get((queue.name, None), Spans()), fresh, link) for queue in queues
+                self.queue_row(queue, of_queues.get(key, Spans()), died.get(key, (0, 0)), fresh, link)
+                for queue in queues
+                for key in [(queue.name, None)]
             ],
             "left_out": len(shown) - len(queues),
             "charts": [
@@ -151,7 +159,9 @@ class DashboardAdmin(ReadOnlyAdmin):
                 *drawing.charts_of(day, _("Settled in the last day"), _("Waited, last day")),
             ],
             "channels": [
-                self.channel_row(row, of_channels.get((row.queue, row.name), Spans()), fresh, link) for row in channels
+                self.channel_row(row, of_channels.get(key, Spans()), died.get(key, (0, 0)), fresh, link)
+                for row in channels
+                for key in [(row.queue, row.name)]
             ],
             "before": asked.address(p=asked.page - 1) if asked.page else None,
             "after": asked.address(p=asked.page + 1) if more else None,
@@ -161,16 +171,36 @@ class DashboardAdmin(ReadOnlyAdmin):
             "schedules_total": schedules[0].total if schedules else 0,
         }
 
-    def incident_row(self, incident: Incident, queue: str | None, now: datetime, link: Link) -> dict[str, Any]:
-        """Return the sentence and the links of a group of dead letters. ``address``: where its redrive is sent."""
-        query = incident.query(queue)
-        return {
-            "sentence": rendering.badge(incident.sentence(now), incident.kind(now)),
-            "one": link(_("Look at one"), "deadletter_change", incident.newest),
-            "all": link(_("All of them"), "deadletter_changelist", **query),
-            "address": self.url("deadletter_changelist", **query),
-            "newest": incident.newest,
-        }
+    def incident_rows(
+        self, failing: Sequence[Incident], queue: str | None, now: datetime, link: Link, shared: Sequence[LimitHealth]
+    ) -> list[dict[str, Any]]:
+        """Return the sentence and the links of each group of failures, and of each other handler that is paused.
+
+        ``letters``: where the redrive of the group is sent. ``switch``: the page that pauses or resumes the handler.
+        """
+        paused = {handler_of_limit(row.name): row.waiting for row in shared if row.why == "paused"}
+        paused.pop(None, None)
+        rows = [
+            {
+                "sentence": rendering.badge(group.sentence(now), group.kind(now)),
+                "handler": group.handler,
+                "paused": paused.pop(group.handler, None) is not None,
+                "links": [
+                    *([link(_("Look at one"), "deadletter_change", group.letter)] if group.letter else []),
+                    *([link(_("All of them"), "deadletter_changelist", **letters)] if group.dead else []),
+                    *([link(_("All retries"), "message_changelist", **group.query(queue))] if group.retried else []),
+                ],
+                "letters": self.url("deadletter_changelist", **letters) if group.dead else "",
+                "newest": group.letter,
+            }
+            for group in failing
+            for letters in [group.query(queue, redriven="no", age="day")]
+        ]
+        for handler, waiting in paused.items():
+            text = ngettext("%(n)s message waits for %(handler)s.", "%(n)s messages wait for %(handler)s.", waiting)
+            sentence = rendering.badge(text % {"n": f"{waiting:,}", "handler": handler}, "late")
+            rows.append({"sentence": sentence, "handler": handler, "paused": True})
+        return [{**row, "switch": self.url("sharedlimit_handler", handler=row["handler"])} for row in rows]
 
     def orders(self, asked: Asked) -> list[dict[str, Any]]:
         """Return the choices for the order of the channels, with the present one marked."""
@@ -209,23 +239,23 @@ class DashboardAdmin(ReadOnlyAdmin):
             "dead": drawing.linked(link, backlog.dead, "deadletter_changelist", "is-bad", **dead, redriven="no")
         }
 
-    def settled_cells(self, found: Spans, link: Link, chosen: Mapping[str, Any], *, waits: bool) -> dict[str, str]:
-        """Return the cells of the last hour and day: messages done, dead letters, times of waiting and running.
-
-        ``waits``: dead letters wait for a redrive, so their number is marked.
-        """
-        hour, day, archive, letters = found.hour, found.day, "archivedmessage_changelist", "deadletter_changelist"
-        kind = "is-bad" if waits else "plain"
+    def settled_cells(self, found: Spans, died: Counts, link: Link, chosen: Mapping[str, Any]) -> dict[str, str]:
+        """Return the cells of the last hour and day: messages done, dead letters that wait, times of waiting and
+        running."""
+        hour, day, archive = found.hour, found.day, "archivedmessage_changelist"
+        letters = {**chosen, "redriven": "no"}
         return {
             "done": drawing.linked(link, hour.settled - hour.dead, archive, **chosen, age="hour"),
             "done_day": drawing.linked(link, day.settled - day.dead, archive, **chosen, age="day"),
-            "errors": drawing.linked(link, hour.dead, letters, kind, **chosen, age="hour"),
-            "errors_day": drawing.linked(link, day.dead, letters, **chosen, age="day"),
+            "errors": drawing.linked(link, died[0], "deadletter_changelist", "is-bad", **letters, age="hour"),
+            "errors_day": drawing.linked(link, died[1], "deadletter_changelist", **letters, age="day"),
             "waits": drawing.times(hour, day, "wait"),
             "runs": drawing.times(hour, day, "run"),
         }
 
-    def queue_row(self, queue: QueueFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
+    def queue_row(
+        self, queue: QueueFigures, found: Spans, died: tuple[int, int], fresh: Freshness, link: Link
+    ) -> dict[str, Any]:
         """Return the cells of a queue. The number of workers is marked if messages wait and no worker serves them."""
         chosen = {"queue": queue.name}
         workers = link(str(queue.workers), "worker_changelist", alive="yes")
@@ -238,10 +268,12 @@ class DashboardAdmin(ReadOnlyAdmin):
             "workers": format_html('<span class="pgqueue-{}">{}</span>', "is-bad" if idle else "plain", workers),
             "course": drawing.course(_("settled by the minute, last hour"), found),
             **self.backlog_cells(queue.backlog, link, chosen, chosen),
-            **self.settled_cells(found, link, chosen, waits=bool(queue.dead_lately)),
+            **self.settled_cells(found, died, link, chosen),
         }
 
-    def channel_row(self, row: ChannelFigures, found: Spans, fresh: Freshness, link: Link) -> dict[str, Any]:
+    def channel_row(
+        self, row: ChannelFigures, found: Spans, died: tuple[int, int], fresh: Freshness, link: Link
+    ) -> dict[str, Any]:
         """Return the cells of a channel, whose name links to the tenant's page."""
         chosen = {"queue": row.queue, "channel": row.name}
         state = _("paused") if row.paused else _("released") if row.released else ""
@@ -253,7 +285,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "limits": drawing.saturation(row, found),
             "course": drawing.course(_("settled by the hour, last day"), found),
             **self.backlog_cells(row.backlog, link, {"channel": row.id}, chosen),
-            **self.settled_cells(found, link, chosen, waits=bool(row.backlog.dead)),
+            **self.settled_cells(found, died, link, chosen),
         }
 
     def worker_row(self, worker: WorkerFigures, link: Link) -> dict[str, Any]:

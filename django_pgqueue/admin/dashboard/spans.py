@@ -28,7 +28,8 @@ SPANS = """
 WITH {part},
 summed AS (
     SELECT p.key, p.span, sum(p.completed)::bigint AS completed, sum(p.cancelled)::bigint AS cancelled,
-        sum(p.dead)::bigint AS dead, sum(p.retries)::bigint AS retries
+        sum(p.dead)::bigint AS dead, sum(p.retries)::bigint AS retries,
+        array_agg(p.bucket_at) AS times, array_agg((p.completed + p.cancelled + p.dead)::bigint) AS settled
     FROM part AS p
     GROUP BY p.key, p.span
 ),
@@ -43,40 +44,39 @@ counts AS (
     FROM placed AS p
     GROUP BY p.key, p.span
 )
-SELECT s.key, s.span, s.completed, s.cancelled, s.dead, s.retries,
+SELECT s.key, s.span, s.times, s.settled, s.completed, s.cancelled, s.dead, s.retries,
     pgqueue_histogram_percentile(c.waits, 0.5), pgqueue_histogram_percentile(c.waits, 0.95),
     pgqueue_histogram_percentile(c.runs, 0.5), pgqueue_histogram_percentile(c.runs, 0.95)
 FROM summed AS s
 LEFT JOIN counts AS c ON c.key = s.key AND c.span = s.span
 """
-COURSES = """
-WITH {part}
-SELECT p.key, p.bucket_at, (p.completed + p.cancelled + p.dead)::bigint FROM part AS p WHERE p.span = %(span)s
-"""
 TIMELINE = """
 WITH part AS MATERIALIZED (
-    SELECT a.* FROM pgqueue_activity AS a
-    WHERE a.minutes = %(minutes)s AND a.bucket_at >= %(since)s AND {same}
-        AND (%(queue)s::text IS NULL OR a.queue = %(queue)s::text)
+    SELECT a.*
+    FROM unnest(%(minutes)s::integer[], %(since)s::timestamptz[]) AS l (minutes, since)
+    JOIN pgqueue_activity AS a ON a.minutes = l.minutes AND a.bucket_at >= l.since
+    WHERE {same} AND (%(queue)s::text IS NULL OR a.queue = %(queue)s::text)
 ),
 placed AS (
-    SELECT p.bucket_at, u.place, coalesce(sum(u.waits), 0) AS waits
+    SELECT p.minutes, p.bucket_at, u.place, coalesce(sum(u.waits), 0) AS waits
     FROM part AS p
     CROSS JOIN LATERAL unnest(p.waits) WITH ORDINALITY AS u (waits, place)
-    GROUP BY p.bucket_at, u.place
+    GROUP BY p.minutes, p.bucket_at, u.place
 ),
 counts AS (
-    SELECT p.bucket_at, array_agg(p.waits ORDER BY p.place) AS waits FROM placed AS p GROUP BY p.bucket_at
+    SELECT p.minutes, p.bucket_at, array_agg(p.waits ORDER BY p.place) AS waits
+    FROM placed AS p
+    GROUP BY p.minutes, p.bucket_at
 )
-SELECT s.bucket_at, s.completed, s.cancelled, s.dead, s.retries,
+SELECT s.minutes, s.bucket_at, s.completed, s.cancelled, s.dead, s.retries,
     pgqueue_histogram_percentile(c.waits, 0.5), pgqueue_histogram_percentile(c.waits, 0.95)
 FROM (
-    SELECT p.bucket_at, sum(p.completed)::bigint AS completed, sum(p.cancelled)::bigint AS cancelled,
+    SELECT p.minutes, p.bucket_at, sum(p.completed)::bigint AS completed, sum(p.cancelled)::bigint AS cancelled,
         sum(p.dead)::bigint AS dead, sum(p.retries)::bigint AS retries
     FROM part AS p
-    GROUP BY p.bucket_at
+    GROUP BY p.minutes, p.bucket_at
 ) AS s
-LEFT JOIN counts AS c ON c.bucket_at = s.bucket_at
+LEFT JOIN counts AS c ON c.minutes = s.minutes AND c.bucket_at = s.bucket_at
 """
 
 
@@ -100,8 +100,8 @@ class SettledFigures:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Hold an hour and a day. ``course``: messages settled in each bucket, the oldest first, without the present
-    bucket."""
+    """Hold an hour and a day. ``course``: messages settled in each bucket, the oldest first; the last is the present
+    one."""
 
     hour: SettledFigures = SettledFigures()
     day: SettledFigures = SettledFigures()
@@ -129,13 +129,13 @@ def floored(moment: datetime, minutes: int) -> datetime:
 
 
 def buckets(now: datetime, minutes: int, length: timedelta) -> list[datetime]:
-    """Return the buckets that are over; the present one is incomplete, and could not be compared."""
-    first = floored(now, minutes) - length
-    return [first + place * timedelta(minutes=minutes) for place in range(int(length.total_seconds()) // 60 // minutes)]
+    """Return the buckets of the last ``length``, and the present one, which is incomplete: a failure of now is seen."""
+    first, count = floored(now, minutes) - length, int(length.total_seconds()) // 60 // minutes
+    return [first + place * timedelta(minutes=minutes) for place in range(count + 1)]
 
 
 def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]:
-    """Return the sums of queues, or of channels, but not of both. It takes two queries, however many keys there are."""
+    """Return the sums of queues, or of channels, but not of both. It takes one query, however many keys there are."""
     if not keys:
         return {}
     of_queues = keys[0][1] is None
@@ -148,27 +148,28 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
         "coarse": coarse,
         "hour_ago": floored(now, fine) - HOUR,
         "day_ago": floored(now, coarse) - DAY,
-        "span": 0 if of_queues else 1,
     }
     sums: dict[Key, dict[str, SettledFigures]] = defaultdict(dict)
-    for key, span, *figures in call(using, SPANS.format(part=part), asked):
-        sums[keys[key - 1]][("hour", "day")[span]] = SettledFigures(*figures)
-    courses: dict[Key, dict[datetime, int]] = defaultdict(dict)
-    for key, bucket_at, settled in call(using, COURSES.format(part=part), asked):
-        courses[keys[key - 1]][bucket_at] = settled
+    courses: dict[Key, tuple[int, ...]] = {}
     times = buckets(now, fine, HOUR) if of_queues else buckets(now, coarse, DAY)
-    return {
-        key: Spans(**sums[key], course=tuple(courses[key].get(time, 0) for time in times))
-        for key in keys
-        if key in sums
-    }
+    for key, span, begun_at, settled, *figures in call(using, SPANS.format(part=part), asked):
+        sums[keys[key - 1]][("hour", "day")[span]] = SettledFigures(*figures)
+        if span == (0 if of_queues else 1):
+            counts = dict(zip(begun_at, settled, strict=True))
+            courses[keys[key - 1]] = tuple(counts.get(time, 0) for time in times)
+    return {key: Spans(**found, course=courses.get(key, ())) for key, found in sums.items()}
 
 
-def timeline(
-    queue: str | None, now: datetime, minutes: int, length: timedelta, *, channel: str | None = None, using: str
-) -> Timeline:
-    """Return the buckets of the last ``length``. ``channel``: only those of this channel of the queue."""
-    times = buckets(now, minutes, length)
+def timelines(
+    queue: str | None, now: datetime, *spans: tuple[int, timedelta], channel: str | None = None, using: str
+) -> list[Timeline]:
+    """Return the buckets of each span, which is the minutes of a bucket and its length, in one query.
+
+    ``queue`` None means all queues. ``channel``: only those of this channel of the queue.
+    """
+    found = [Timeline(buckets(now, minutes, length), minutes, {}) for minutes, length in spans]
     sql = TIMELINE.format(same="a.channel IS NULL" if channel is None else "a.channel = %(channel)s::text")
-    rows = call(using, sql, {"minutes": minutes, "since": times[0], "queue": queue, "channel": channel})
-    return Timeline(times, minutes, {bucket_at: tuple(figures) for bucket_at, *figures in rows})
+    asked = {"minutes": [line.minutes for line in found], "since": [line.times[0] for line in found]}
+    for minutes, bucket_at, *figures in call(using, sql, {**asked, "queue": queue, "channel": channel}):
+        next(line for line in found if line.minutes == minutes).rows[bucket_at] = tuple(figures)
+    return found

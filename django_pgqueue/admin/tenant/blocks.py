@@ -83,6 +83,7 @@ class Blocks:
         key = (channel.queue, channel.name)
         found = self.read(_("Last hour and day"), lambda: spans.spans([key], fresh.now, using=using)) or {}
         of_channel = found.get(key, Spans())
+        died = self.read(_("Dead letters"), lambda: figures.died([key], using=using)) or {}
         context = {
             "reasons": explanation.reasons_html(reasons, self.link) if reasons else "",
             "worst": self.worst(reasons, fresh),
@@ -94,7 +95,7 @@ class Blocks:
             "state": self.state(fresh.now),
             "context": rendering.pretty_json(channel.context) if channel.context else "",
             "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or {},
-            "spans": self.table(of_channel),
+            "spans": self.table(of_channel, died.get(key, (0, 0))),
             "limits": [
                 *(limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else []),
                 *(self.read(_("Shared limits"), lambda: shared_limit_rows(channel, self.link, using=using)) or []),
@@ -155,18 +156,21 @@ class Blocks:
         link = self.link(rendering.duration(waited), "message_change", message)
         return format_html('<span class="pgqueue-is-{}">{}</span>', kind, link) if kind else link
 
-    def table(self, of_channel: Spans) -> list[tuple[str, str, str]]:
-        """Return a row for each figure of the settled messages: its name, the hour, the day."""
-        hour, day = self.span(of_channel.hour, "hour"), self.span(of_channel.day, "day")
+    def table(self, of_channel: Spans, died: tuple[int, int]) -> list[tuple[str, str, str]]:
+        """Return a row for each figure of the settled messages: its name, the hour, the day.
+
+        ``died``: the dead letters of both that wait for a redrive.
+        """
+        hour, day = self.span(of_channel.hour, died[0], "hour"), self.span(of_channel.day, died[1], "day")
         return [(name, hour[name], day[name]) for name in hour]
 
-    def span(self, span: SettledFigures, age: str) -> dict[str, str]:
+    def span(self, span: SettledFigures, died: int, age: str) -> dict[str, str]:
         """Return the figures of an hour or a day by their names. ``age``: the choice of the lists' filter."""
         done = span.settled - span.dead
         archive = self.link(f"{done:,}", "archivedmessage_changelist", **self.names, age=age)
         return {
             _("done"): archive if done else "0",
-            _("died"): self.dead(span.dead, **self.names, age=age),
+            _("died"): self.dead(died, **self.names, redriven="no", age=age),
             _("failed attempts"): f"{span.retries:,}",
             _("waited, p50"): drawing.seconds_html(span.wait_p50),
             _("waited, p95"): drawing.seconds_html(span.wait_p95),
@@ -176,12 +180,11 @@ class Blocks:
 
     def charts(self, clock: datetime) -> dict[str, list[SafeString]]:
         """Return two charts of the last day, and two of the last 90 minutes."""
-        read = partial(spans.timeline, self.channel.queue, clock, channel=self.channel.name, using=self.using)
+        lines = ((60, DAY), (10, RECENT))
+        day, recent = spans.timelines(self.channel.queue, clock, *lines, channel=self.channel.name, using=self.using)
         return {
-            "day": drawing.charts_of(read(60, DAY), _("Settled in the last day"), _("Waited, last day")),
-            "recent": drawing.charts_of(
-                read(10, RECENT), _("Settled in the last 90 minutes"), _("Waited, last 90 minutes")
-            ),
+            "day": drawing.charts_of(day, _("Settled in the last day"), _("Waited, last day")),
+            "recent": drawing.charts_of(recent, _("Settled in the last 90 minutes"), _("Waited, last 90 minutes")),
         }
 
     def handlers(self, fresh: Freshness) -> dict[str, Any] | None:

@@ -102,7 +102,7 @@ def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> 
     assert max(tab.run(hidden)) <= 1
 
 
-def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: LogIn) -> None:
+def test_a_narrow_chart_shows_the_newest_minutes_and_the_axis_of_values(tab: Tab, site: str, log_in: LogIn) -> None:
     fill_dashboard()
     log_in()
     tab.size(400)
@@ -110,12 +110,14 @@ def test_a_narrow_chart_shows_the_newest_minutes(tab: Tab, site: str, log_in: Lo
     shown: list[dict[str, Any]] = tab.run(
         "[...document.querySelectorAll('.pgqueue-charts .pgq-scroll')].map(box => ({"
         "box: box.getBoundingClientRect().right, chart: box.querySelector('svg').getBoundingClientRect().right,"
-        "hidden: box.scrollWidth - box.clientWidth}))"
+        "hidden: box.scrollWidth - box.clientWidth,"
+        "axis: box.querySelector('.pgq-tick').getBoundingClientRect().right}))"
     )
     assert len(shown) == 4
     for place in shown:
         assert place["hidden"] > 50, "it fits, and nothing has to be scrolled"
         assert abs(place["box"] - place["chart"]) <= 1
+        assert place["box"] - 60 < place["axis"] <= place["box"]
 
 
 def test_a_chart_stays_where_the_reader_has_scrolled_it(tab: Tab, site: str, log_in: LogIn) -> None:
