@@ -6,7 +6,7 @@ names may come from outside.
 """
 
 from django_pgqueue.charts.frame import stylesheet, text
-from django_pgqueue.charts.plots import Series, bars, line_plot, meter, sparkline, stack
+from django_pgqueue.charts.plots import Series, line_plot, meter, sparkline, stack
 from django_pgqueue.charts.scale import value_text
 
-__all__ = ["Series", "bars", "line_plot", "meter", "sparkline", "stack", "stylesheet", "text", "value_text"]
+__all__ = ["Series", "line_plot", "meter", "sparkline", "stack", "stylesheet", "text", "value_text"]

@@ -1,4 +1,4 @@
-"""Draw the charts: lines with a band, stacks over time, horizontal bars, a sparkline, a meter."""
+"""Draw the charts: lines with a band, stacks over time, a sparkline, a meter."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from django_pgqueue.charts.frame import TOP_PX, WIDTH_PX, Frame, coordinate, empty, figure, svg, text
+from django_pgqueue.charts.frame import Frame, coordinate, empty, figure, svg
 from django_pgqueue.charts.scale import scale_for, value_text
 
 COLOURS = 8
-ROW_PX, LABEL_PX, VALUE_PX = 24, 220, 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def line_plot(
     """Return a figure (HTML) with a line for each series, broken where values are missing.
 
     ``times``: the beginnings of buckets of one width, none left out. ``band``: the two series whose space between is
-    filled. ``kind``, ``note``: as in bars().
+    filled. ``kind``: how values are written, see scale.value_text. ``note``: a sentence below the title.
     """
     if not times or not _known(series):
         return empty(title, note)
@@ -113,7 +112,7 @@ def stack(
 ) -> str:
     """Return a figure (HTML) of stacked bars for each bucket, the first series at the bottom.
 
-    ``line``: a series that is drawn over the bars, not added to them. ``kind``, ``note``: as in bars().
+    ``line``: a series that is drawn over the bars, not added to them. ``kind``, ``note``: as in line_plot().
     """
     if not times or not _known([*series, *([line] if line else [])]):
         return empty(title, note)
@@ -147,31 +146,6 @@ def _bars(frame: Frame, series: Series, base: Sequence[float]) -> str:
                 f"M{coordinate(left)} {coordinate(bottom)}V{coordinate(top)}h{coordinate(width)}V{coordinate(bottom)}z"
             )
     return f'<path class="pgq-area {series.style}" d="{"".join(path)}"/>' if path else ""
-
-
-def bars(title: str, rows: Sequence[tuple[str, float]], *, kind: str = "count", note: str = "") -> str:
-    """Return a figure (HTML) of horizontal bars in the given order, each with its name and value.
-
-    ``kind``: how values are written, see scale.value_text. ``note``: a sentence below the title.
-    """
-    if not any(value > 0 for _, value in rows):
-        return empty(title, note)
-    longest = max(value for _, value in rows)
-    space = WIDTH_PX - LABEL_PX - VALUE_PX
-    drawn = []
-    for place, (name, value) in enumerate(rows):
-        y, label, cut = TOP_PX + place * ROW_PX, value_text(value, kind), text(name, 28)
-        length = max(1.0, space * max(value, 0.0) / longest)
-        drawn.append(
-            f"<g><title>{text(name)}: {label}</title>"
-            f'<text class="pgq-name" x="{LABEL_PX - 10}" y="{y + ROW_PX / 2}" dy=".32em" text-anchor="end">{cut}</text>'
-            f'<rect class="pgq-area pgq-1" x="{LABEL_PX}" y="{y + 4}" width="{coordinate(length)}" '
-            f'height="{ROW_PX - 8}" rx="2"/>'
-            f'<text class="pgq-value" x="{coordinate(LABEL_PX + length + 8)}" y="{y + ROW_PX / 2}" '
-            f'dy=".32em">{label}</text></g>'
-        )
-    description = "; ".join(f"{name} {value_text(value, kind)}" for name, value in rows)
-    return figure(title, note, [], svg(title, description, "".join(drawn), height=TOP_PX + len(rows) * ROW_PX + 6))
 
 
 def sparkline(title: str, values: Sequence[float | None], *, kind: str = "count") -> str:

@@ -78,14 +78,6 @@ def test_the_tooltip_of_a_bucket_tells_its_values() -> None:
     assert texts == ["21 Nov 2026 00:00 UTC\ndone: 3\nenqueued: 5", "21 Nov 2026 01:00 UTC\ndone: 0\nenqueued: –"]
 
 
-def test_bars_are_as_long_as_their_values() -> None:
-    chart = charts.bars("tenants", [("acme", 0.5), ("bolt", 0.25)], kind="share")
-
-    lengths = [float(node.get("width")) for node in parsed(chart).iter("rect")]
-    assert lengths[0] == pytest.approx(2 * lengths[1], abs=0.1)
-    assert "acme: 50 %" in chart
-
-
 def test_series_after_the_eighth_are_grey() -> None:
     chart = charts.stack("many", hours(1), [Series(f"s{number}", [1]) for number in range(10)])
 
@@ -96,8 +88,6 @@ NOTHING: list[Callable[[], str]] = [
     lambda: charts.line_plot("a", [], []),
     lambda: charts.line_plot("a", hours(2), [Series("x", [None, None])]),
     lambda: charts.stack("a", hours(1), [Series("x", [None])]),
-    lambda: charts.bars("a", []),
-    lambda: charts.bars("a", [("x", 0)]),
 ]
 
 
@@ -122,10 +112,8 @@ def test_an_empty_meter_shows_its_whole_length() -> None:
 HOSTILE_CHARTS: list[Callable[[], str]] = [
     lambda: charts.line_plot(HOSTILE, hours(2), [Series(HOSTILE, [1, 2]), Series("b", [0, 1])], note=HOSTILE),
     lambda: charts.stack(HOSTILE, hours(2), [Series(HOSTILE, [1, 2])], line=Series(HOSTILE, [1, 2], "pgq-over")),
-    lambda: charts.bars(HOSTILE, [(HOSTILE, 2.0)], note=HOSTILE),
     lambda: charts.sparkline(HOSTILE, [1, 2]),
     lambda: charts.meter(HOSTILE, 0.5),
-    lambda: charts.bars(HOSTILE, []),
 ]
 
 

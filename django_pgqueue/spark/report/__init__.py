@@ -1,10 +1,12 @@
-"""Write the metrics of a lake as one HTML page with plots: it opens in any browser, without a network.
+"""Write the metrics of a lake as one HTML page: what happened in sentences, three plots, and a table for each level.
 
-Run `export` and `rollup` before. Neither Spark nor the database is needed.
+It opens in any browser, without a network. Run `export` and `rollup` before. Neither Spark nor the database is needed.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
@@ -29,12 +31,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--until", type=day, metavar="DAY", help="the last day, as 2026-11-21 (default: the newest with metrics)"
     )
     parser.add_argument(
-        "--against",
-        type=day,
-        metavar="DAY",
-        help="compare with as many days that end with this one (default: the days just before)",
-    )
-    parser.add_argument(
         "--queue", action="append", default=[], metavar="NAME", help="this queue only; may be given several times"
     )
     parser.add_argument(
@@ -50,14 +46,36 @@ def _days(given: str) -> int:
 
 def run(args: Namespace) -> int:
     """Write the report and print where it is. Returns 0; raises PipelineError."""
-    from django_pgqueue.spark.report.read import Choice
-    from django_pgqueue.spark.report.write import ReportRequest, write
+    from django_pgqueue.spark.report.page import page
+    from django_pgqueue.spark.report.read import Subject, read
 
     queues = args.queue
     if args.channel is not None:
         queues = queues or ["default"]
         if len(queues) > 1:
             raise PipelineError("--channel is that of one queue: give --queue once.")
-    asked = ReportRequest(args.days, Choice(queues, args.channel), args.until, args.against)
-    print(write(args.lake, args.output, asked))
+    data = read(args.lake, Subject(tuple(queues), args.channel), args.days, args.until)
+    text = page(data)
+    _replace(args.output, text)
+    counted = {"queue": len(data.queues), "day": len(data.days)}
+    counts = [f"{number:,} {what}{'s' * (number != 1)}" for what, number in counted.items()]
+    print(f"{args.output.resolve()}: {', '.join(counts)}, {len(text.encode()) / 1000:,.0f} kB")
     return 0
+
+
+def _replace(output: Path, text: str) -> None:
+    """Write a file atomically: a reader sees the old page or the new one, whole."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=output.parent, suffix=".tmp", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(text)
+        # The page gets the usual permissions; only its owner may read a temporary file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(output)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise PipelineError(f"{output} cannot be written: {error.strerror}.") from None

@@ -2,244 +2,255 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from django_pgqueue.spark.lake.files import day_of
+from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.lake.files import ONE_DAY, LakeFile, day_ranges
 from django_pgqueue.spark.lake.rows import read_table
+from django_pgqueue.spark.transforms.touched import find_touched
 
-# Each message is counted once in each level: whole queues, whole channels, handlers.
+# Each message is counted once in each level. The columns that name the rows of a level.
+KEYS = {"queue": ("queue",), "channel": ("queue", "channel"), "handler": ("queue", "handler")}
+ENDS = ("completed", "popped", "purged", "dropped", "cancelled", "dead")
+# The outcomes of messages that a worker or a client took.
+SETTLED = ("completed", "popped", "dead")
+ADDED = ("enqueued", *ENDS, "attempts", "retries", "run_seconds", "retry_seconds", "sla_breaches")
+# Percentiles, of which a period has the longest.
+LONGEST = ("wait_p50_seconds", "wait_p95_seconds", "wait_p99_seconds", "run_p95_seconds")
+COLUMNS = ("level", "bucket_at", "queue", "channel", "handler", *ADDED, *LONGEST, "sla_seconds")
+REASONS = ("retries_by_reason", "dead_by_reason")
 
-
-def queue_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows of whole queues, without those of channels and handlers."""
-    return rows.filter(pc.equal(rows["level"], "queue"))
-
-
-def channel_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows of whole channels, without those of their handlers."""
-    return rows.filter(pc.equal(rows["level"], "channel"))
-
-
-def handler_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows that tell the handlers of a channel apart."""
-    return rows.filter(pc.equal(rows["level"], "handler"))
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The subject of a report. ``queues``: none means all; ``channel``: only this channel, of the one queue."""
-
-    queues: Sequence[str] = ()
-    channel: str | None = None
-
-    def of(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of the subject. Those of a channel become the rows of a queue with the channel's name."""
-        if self.queues:
-            rows = rows.filter(pc.is_in(rows["queue"], pa.array(self.queues, pa.string())))
-        if self.channel is None:
-            return rows
-        its = rows.filter(pc.equal(rows["channel"], self.channel))
-        its = _with(its, "queue", self.channel)
-        if "level" not in its.column_names:
-            return its
-        return pa.concat_tables([_with(channel_rows(its), "level", "queue"), its])
-
-
-def _with(rows: pa.Table, column: str, value: str) -> pa.Table:
-    place = rows.schema.get_field_index(column)
-    return rows.set_column(place, rows.schema.field(column), pa.repeat(pa.scalar(value, pa.string()), rows.num_rows))
-
-
-# Returns the files of a grain, of these days: `files("hour", days)`.
-Files = Callable[[str, Sequence[date]], list[Path]]
-
-WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
+WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": ONE_DAY}
 # The longest periods with buckets of minutes and of hours, and the fewest buckets, so that the axis has labels.
 MINUTES_UP_TO = timedelta(hours=6)
 HOURS_UP_TO = timedelta(days=15)
 FEWEST_BUCKETS = 12
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-# The most days for which channels are compared with each other by hour.
-HOURS_COMPARED = 31
+# The most times that a lake is read, if it is written meanwhile, and the most ranges of days that an error names.
+ATTEMPTS = 5
+SHOWN_RANGES = 10
+# The sum of NULLs is 0, for a column that older files do not have.
+ZERO = pc.ScalarAggregateOptions(min_count=0)
 
-COUNTS = (
-    "enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries", "sla_breaches",
-)  # fmt: skip
-# All outcomes: what is neither of them waits or runs.
-ENDS = ("completed", "popped", "purged", "dropped", "cancelled", "dead")
-PERCENTILES = tuple(f"{what}_{part}_seconds" for what in ("wait", "run", "total") for part in ("p50", "p95", "p99"))
-TIMES = (*PERCENTILES, "total_max_seconds")
-SPENT = ("run_seconds", "retry_seconds")
-REASONS = ("retries_by_reason", "dead_by_reason")
-NAMES = ("level", "bucket_at", "queue", "channel", "handler")
-COMPARED = [*NAMES, "capacity_share", "wait_p95_seconds"]
-MOVED = ("enqueued", *ENDS)
-EVERYTHING = Choice()
-COLUMNS = [*NAMES, *COUNTS, *TIMES, *SPENT, "capacity_share", "sla_seconds", *REASONS]
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
-class QueueHistory:
-    """The metrics of a queue over time: a list for each column, as long as the report's times.
+class Subject:
+    """The subject of a report. ``queues``: none means all; ``channel``: only this channel, of the one queue."""
 
-    A bucket without a row has 0, or None in columns of times. The column ``depth``: the messages at the end of a bucket
-    that had been enqueued and were not settled; those that are not settled yet are not among them.
-    """
+    queues: tuple[str, ...] = ()
+    channel: str | None = None
 
-    columns: dict[str, list[Any]]
+    @property
+    def level(self) -> str:
+        """Return the level whose rows count each message of the subject once."""
+        return "queue" if self.channel is None else "channel"
 
-    def __getitem__(self, column: str) -> list[Any]:
-        return self.columns[column]
-
-    def total(self, *columns: str) -> float:
-        """Return the sum of the columns over the whole period."""
-        return sum(sum(self.columns[column]) for column in columns)
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of the subject."""
+        if self.queues:
+            rows = rows.filter(pc.is_in(rows["queue"], pa.array(self.queues, pa.string())))
+        return rows if self.channel is None else rows.filter(pc.equal(rows["channel"], self.channel))
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
     """The data of the report.
 
-    `queues`: busiest first. `by_day`: rows of all levels, one per day; `tenants`: rows of whole channels, one per
-    bucket; `compared`: rows of whole channels, one per hour, or per minute when the buckets are minutes.
+    ``by_day``: the rows of ``days``, one a day; ``by_bucket``: one for each of ``times``, which are of ``grain``. Both
+    have rows of all levels. ``queues``: the busiest first. ``now``, ``before``: the sums of the last ``compared`` days
+    that are over, and of as many before them. ``exported_at``: the time of the last export; ``rollup_due``: whether the
+    metrics do not count all that was exported.
     """
 
-    days: list[date] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
+    subject: Subject
+    days: Sequence[date]
+    by_day: pa.Table
+    by_bucket: pa.Table
     grain: str = "hour"
-    times: list[datetime] = field(default_factory=list)
-    history: dict[str, QueueHistory] = field(default_factory=dict)
-    by_day: pa.Table | None = None
-    tenants: pa.Table | None = None
-    compared: pa.Table | None = None
+    times: Sequence[datetime] = ()
+    queues: Sequence[str] = ()
+    compared: int = 0
+    now: Mapping[str, Any] = field(default_factory=dict)
+    before: Mapping[str, Any] = field(default_factory=dict)
+    exported_at: datetime | None = None
+    rollup_due: bool = False
 
     @property
     def width(self) -> timedelta:
         return WIDTHS[self.grain]
 
 
-def read_report_data(
-    files: Files, days: Sequence[date], choice: Choice = EVERYTHING, later: Sequence[date] = ()
-) -> Data:
-    """Read the data of the days, which are in order. ``later``: the days after them.
+def at_level(rows: pa.Table, level: str) -> pa.Table:
+    """Return the rows of one level."""
+    return rows.filter(pc.equal(rows["level"], level))
 
-    Raises PipelineError when a file cannot be read.
+
+def sums(rows: pa.Table, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Add rows of one level up, grouped by the keys. ``settled``: the messages that a worker or a client took.
+
+    Counts and seconds are added, percentiles are those of the worst row.
     """
-    by_day = read_days(files, days, choice)
+    added = [(column, "sum", ZERO) for column in ADDED]
+    grouped = rows.group_by([*keys]).aggregate([*added, *((column, "max", None) for column in LONGEST)])
+    names = [name.removesuffix("_sum").removesuffix("_max") for name in grouped.column_names]
+    found: list[dict[str, Any]] = grouped.rename_columns(names).to_pylist()
+    return [row | {"settled": sum(row[name] for name in SETTLED)} for row in found]
+
+
+def total(rows: pa.Table) -> dict[str, Any]:
+    """Add all rows up; they are of one level."""
+    return next(iter(sums(rows, ())), dict.fromkeys([*ADDED, "settled"], 0))
+
+
+def reasons(rows: pa.Table, column: str) -> dict[str, int]:
+    """Return how often rows of one level have each reason."""
+    found: dict[str, int] = {}
+    for counts in rows[column].to_pylist():
+        for reason, count in counts or ():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
+def read(path: Path, subject: Subject, days: int, until: date | None = None) -> Data:
+    """Read the newest days of a lake's metrics, or those up to ``until``.
+
+    Raises PipelineError when there is no lake, a file is damaged, or the lake does not know the queue, the channel or
+    the period.
+    """
+    lake = Lake.open(path)
+    data = steady(lake, lambda: _read(lake, subject, days, until))
+    if subject.channel is not None:
+        if not data.queues:
+            raise PipelineError(
+                f"The lake has no metrics of the channel {subject.channel!r} of the queue {subject.queues[0]!r} in "
+                "this period."
+            )
+    elif unknown := sorted({*subject.queues} - {*data.queues}):
+        raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
+    return data
+
+
+def steady(lake: Lake, read: Callable[[], Read]) -> Read:
+    """Call ``read`` until its whole result comes from the same versions: a rollup replaces files during a read.
+
+    Raises PipelineError when the lake is written again and again, or a file is missing for another reason.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        versions = lake.versions
+        try:
+            found = read()
+        except (PipelineError, FileNotFoundError) as error:
+            if lake.versions != versions and attempt < ATTEMPTS:
+                continue
+            if isinstance(error, FileNotFoundError):
+                raise PipelineError(f"{error.filename} has gone while the report read it: run report again.") from error
+            raise
+        if lake.versions == versions:
+            return found
+    raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
+
+
+def _read(lake: Lake, subject: Subject, number: int, until: date | None) -> Data:
+    files = lake.files("metrics")
+
+    def rows(grain: str, days: Collection[date], *more: str) -> pa.Table:
+        paths = [lake.path / file.path for file in files if is_of(file, grain) and file.day in days]
+        return subject.of(read_table("metrics", paths, [*COLUMNS, *more]))
+
+    there = {file.day for file in files if is_of(file, "day")}
+    days = _period(there, number, until)
+    by_day = rows("day", days, *REASONS)
     if not by_day.num_rows:
-        return Data(days=list(days))
-    hours = _rows(files("hour", days[-HOURS_COMPARED:]), COMPARED, choice, _not_handlers)
-    grain = _grain(queue_rows(by_day)["bucket_at"].to_pylist(), queue_rows(hours)["bucket_at"].to_pylist())
-    if grain == "minute" and _days(files("minute", days)) < _days(files("hour", days)):
-        grain = "hour"  # the lake keeps metrics by minute of its newest days
-    rows = by_day if grain == "day" else _rows(files(grain, days), COLUMNS, choice, _not_handlers)
-    times = _regular(queue_rows(rows)["bucket_at"].to_pylist(), WIDTHS[grain])
-    history = _histories(queue_rows(rows), times)
-    ended_later = _rows(files("day", later), ["level", "queue", "channel", "enqueued", *ENDS], choice)
-    add_depth(history, {row["queue"]: _ended(row) for row in sums(queue_rows(ended_later), ["queue"], MOVED)})
-    order = sorted(history, key=lambda queue: (-history[queue].total("completed", "popped", "dead"), queue))
-    compared = channel_rows(rows if grain == "minute" else hours).select(COMPARED)
-    return Data(list(days), order, grain, times, history, by_day, channel_rows(rows), compared)
+        return Data(subject, days, by_day, by_day)
+    at = lake.state.get("exported_at")
+    exported_at = datetime.fromisoformat(at).astimezone(UTC) if at else None
+    last = min(days[-1], exported_at.date() - ONE_DAY) if exported_at else days[-1]
+    compared = max(0, min(number, ((last - min(there)).days + 1) // 2))
+    now, before = (
+        total(at_level(rows("day", [last - ONE_DAY * (start + n) for n in range(compared)]), subject.level))
+        for start in (0, compared)
+    )
+    times = by_day["bucket_at"]
+    by_hour = rows("hour", days if _last(times) - _first(times) <= HOURS_UP_TO else ())
+    grain = "day" if not by_hour.num_rows else "hour"
+    if grain == "hour" and _last(by_hour["bucket_at"]) - _first(by_hour["bucket_at"]) < MINUTES_UP_TO:
+        # The lake keeps metrics by minute of its newest days.
+        minutes, hours = ({file.day for file in files if is_of(file, which)} for which in ("minute", "hour"))
+        grain = "minute" if not (hours - minutes).intersection(days) else grain
+    by_bucket = by_hour if grain == "hour" else rows(grain, days, *(REASONS if grain == "day" else ()))
+    return Data(
+        subject,
+        days,
+        by_day,
+        by_bucket,
+        grain,
+        _regular(by_bucket["bucket_at"], WIDTHS[grain]),
+        [row["queue"] for row in sorted(sums(at_level(by_day, subject.level), ["queue"]), key=_busiest)],
+        compared,
+        now,
+        before,
+        exported_at,
+        bool(find_touched(lake).days),
+    )
 
 
-def read_days(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
-    """Read the rows of all levels, one per day. Raises PipelineError when a file cannot be read."""
-    return _rows(files("day", days), COLUMNS, choice)
+def is_of(file: LakeFile, grain: str) -> bool:
+    """Return whether a file of metrics has rows of this grain."""
+    return file.partition.startswith(f"grain={grain}/")
 
 
-def read_hours(files: Files, days: Sequence[date], choice: Choice = EVERYTHING) -> pa.Table:
-    """Read the rows of all levels, one per hour. Raises PipelineError when a file cannot be read."""
-    return _rows(files("hour", days), COLUMNS, choice)
+def _busiest(row: dict[str, Any]) -> tuple[float, str]:
+    return -row["settled"], row["queue"]
 
 
-def _rows(
-    paths: Iterable[Path],
-    columns: Sequence[str],
-    choice: Choice = EVERYTHING,
-    keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-) -> pa.Table:
-    return choice.of(read_table("metrics", paths, columns, keep))
+def _period(there: set[date], number: int, until: date | None) -> list[date]:
+    """Return the days of the report. Raises PipelineError if ``until`` is given and none of them has metrics.
+
+    Days after tomorrow are left out if there are others: a message may claim the year 9999.
+    """
+    if not there:
+        return []
+    tomorrow = datetime.now(UTC).date() + ONE_DAY
+    last = until or max((day for day in there if day <= tomorrow), default=max(there))
+    first = max(last.toordinal() - number + 1, min(there).toordinal())
+    days = [date.fromordinal(ordinal) for ordinal in range(first, last.toordinal() + 1)]
+    if there.isdisjoint(days):
+        asked = dict.fromkeys([f"{last - ONE_DAY * (number - 1)}", f"{last}"])
+        known = [*day_ranges(sorted(there))]
+        more = f" and {len(known) - SHOWN_RANGES} more ranges of days" if len(known) > SHOWN_RANGES else ""
+        raise PipelineError(
+            f"The lake has no metrics of {' to '.join(asked)}. It has those of {', '.join(known[-SHOWN_RANGES:])}"
+            f"{more}: choose with --until and --days, or run rollup."
+        )
+    return days
 
 
-def _not_handlers(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.not_equal(rows["level"], "handler"))
+def _first(times: pa.ChunkedArray) -> datetime:
+    return pc.min(times).as_py()  # type: ignore[no-any-return]
 
 
-def _days(paths: Iterable[Path]) -> set[date]:
-    return {day_of(path.parent.name) for path in paths}
+def _last(times: pa.ChunkedArray) -> datetime:
+    return pc.max(times).as_py()  # type: ignore[no-any-return]
 
 
-def _grain(days: list[datetime], hours: list[datetime]) -> str:
-    """Return the grain that divides the period into enough buckets, and not too many."""
-    if not hours or max(days) - min(days) > HOURS_UP_TO:
-        return "day"
-    return "minute" if max(hours) - min(hours) < MINUTES_UP_TO else "hour"
-
-
-def _regular(found: list[datetime], width: timedelta) -> list[datetime]:
+def _regular(found: pa.ChunkedArray, width: timedelta) -> list[datetime]:
     """Return all buckets from the first to the last, including empty ones."""
     step = width.total_seconds()
-    first, last = (int(time.timestamp() // step) for time in (min(found), max(found)))
+    first, last = (int(time.timestamp() // step) for time in (_first(found), _last(found)))
     first = min(first, max(last - FEWEST_BUCKETS + 1, int(EARLIEST.timestamp() // step)))
     return [datetime.fromtimestamp(number * step, UTC) for number in range(first, last + 1)]
 
 
-def _histories(rows: pa.Table, times: list[datetime]) -> dict[str, QueueHistory]:
-    places = {time: place for place, time in enumerate(times)}
-    found: dict[str, QueueHistory] = {}
-    for row in rows.to_pylist():
-        history = found.get(row["queue"])
-        if history is None:
-            history = found[row["queue"]] = _empty_history(len(times))
-        place = places[row["bucket_at"]]
-        for column, values in history.columns.items():
-            value = row.get(column)
-            if column in REASONS:
-                values[place] = dict(value or {})
-            elif value is not None:
-                values[place] = value
-    return found
-
-
-def _empty_history(length: int) -> QueueHistory:
-    columns: dict[str, list[Any]] = {name: [0] * length for name in (*COUNTS, *SPENT, "depth")}
-    columns |= {name: [None] * length for name in (*TIMES, "sla_seconds")}
-    return QueueHistory(columns | {name: [{}] * length for name in REASONS})
-
-
-def add_depth(history: dict[str, QueueHistory], later: dict[str, int]) -> None:
-    """Add the depth of each queue at the end of each bucket, from the last bucket back to the first.
-
-    ``later``: by queue, how many more messages were settled than enqueued after the last bucket. Those wait at its end.
-    """
-    for queue, its in history.items():
-        waiting = later.get(queue, 0)
-        depth = its.columns["depth"]
-        for place in reversed(range(len(depth))):
-            depth[place] = max(0, waiting)
-            waiting += _ended({name: its[name][place] for name in MOVED})
-
-
-def _ended(counts: dict[str, Any]) -> int:
-    """Return how many more messages were settled than enqueued."""
-    ended: int = sum(counts[name] for name in ENDS) - counts["enqueued"]
-    return ended
-
-
-# The sum of NULLs is 0, for a column that older files do not have.
-ZERO = pc.ScalarAggregateOptions(min_count=0)
-
-
-def sums(rows: pa.Table, keys: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Add the columns up, grouped by the keys. Counts and seconds spent may be added, percentiles may not."""
-    grouped = rows.group_by(list(keys)).aggregate([(column, "sum", ZERO) for column in columns])
-    renamed = grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names])
-    added: list[dict[str, Any]] = renamed.to_pylist()
-    return added
+def name_of(row: dict[str, Any], level: str) -> str:
+    """Return what a row is about: a queue, a queue and its channel, or a queue and its handler."""
+    return " / ".join(row[key] for key in KEYS[level])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
-from django_pgqueue.spark.report.read import Choice
-from django_pgqueue.spark.report.write import ReportRequest, write
+from django_pgqueue.spark.report.page import page
+from django_pgqueue.spark.report.read import Subject, read
 
 
 class Page(HTMLParser):
@@ -53,8 +53,8 @@ class Page(HTMLParser):
             self._rows[-1][-1] += data
 
 
-def reported(path: Path, *, queues: Sequence[str] = (), channel: str | None = None, **asked: Any) -> Page:
-    """Write a report with the options of `ReportRequest`, and read it."""
-    output = path.parent / "report.html"
-    write(path, output, ReportRequest(choice=Choice(queues, channel), **asked))
-    return Page(output.read_text(encoding="utf-8"))
+def reported(
+    path: Path, *, queues: Sequence[str] = (), channel: str | None = None, days: int = 7, until: date | None = None
+) -> Page:
+    """Return the report of a lake, as the command writes it."""
+    return Page(page(read(path, Subject(tuple(queues), channel), days, until)))

@@ -48,16 +48,13 @@ def test_the_page_says_what_the_tables_say(
 
     page = reported(lake)
 
-    [queue] = page.tables["Queues, busiest first"][1:]
-    assert queue[:5] == ["default", "900", "100", "10 %", "0"]
-    assert queue[5:8] == [value_text(wait, "seconds") for (wait,) in database.execute(SETTLED + WAITS)]
-    tenants = database.execute(SETTLED + TENANTS).fetchall()
-    assert sorted((row[1], row[3]) for row in page.tables["Channels by time in handlers"][1:]) == [
-        (channel, settled) for channel, settled, _ in tenants
-    ]
-    assert sorted((row[1], row[4]) for row in page.tables["Channels with an SLA"][1:]) == [
-        (channel, late) for channel, _, late in tenants
-    ]
+    [queue] = page.tables["Queues"][1:]
+    assert queue[:4] == ["default", "1,000", "100", "0"]
+    assert queue[8:11] == [value_text(wait, "seconds") for (wait,) in database.execute(SETTLED + WAITS)]
+    assert (
+        sorted((row[1], row[2], row[8]) for row in page.tables["Channels"][1:])
+        == database.execute(SETTLED + TENANTS).fetchall()
+    )
     assert f"{DAY:%d %b %Y}" in page.text
 
 
@@ -74,7 +71,6 @@ def test_the_times_are_named_for_what_they_show(source: Source, database: psycop
 
     page = reported(lake)
 
-    [queue] = page.tables["Queues, busiest first"][1:]
-    assert queue[5] == "11 s"
+    [queue] = page.tables["Queues"][1:]
+    assert (queue[8], queue[11]) == ("11 s", "5 min")
     assert "Waitfrom due to the start of the handler" in page.text
-    assert "Runthe last attempt, from the start of the handler to settled" in page.text
