@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from django_pgqueue.spark.datasource.encoding import COLUMNS, ORIGIN
+from django_pgqueue.spark.datasource.encoding import COLUMNS
 from django_pgqueue.spark.datasource.options import ReadOptions, StreamOptions, WriteOptions
 from django_pgqueue.spark.datasource.tables import TABLES
 from django_pgqueue.spark.errors import PipelineError
@@ -41,7 +41,7 @@ def test_every_option_and_column_is_there() -> None:
     assert words(section(text, "Read")) == options(ReadOptions.of)
     assert words(section(text, "Read a stream")) == options(StreamOptions.of, stream="s")
     written = words(section(text, "Columns to write"))
-    assert written == {*COLUMNS, ORIGIN, *options(WriteOptions.of)}
+    assert written == {*COLUMNS, *options(WriteOptions.of)}
     for column in TABLES["message"].columns:
         assert f"`{column.name}`" in section(text, "Read")
 
@@ -67,6 +67,3 @@ def test_the_examples_run(
         "SELECT (SELECT count(*) FROM pgqueue_archived_message), (SELECT count(*) FROM pgqueue_message)"
     ).fetchone()
     assert counts == (1001, 1001)
-    [bad] = database.execute("SELECT bad_rows FROM pgqueue_ingest WHERE job = 'import'").fetchone()[0]
-    shown = " | ".join(str(bad[name]) for name in ("partition", "row", "origin", "column", "problem"))
-    assert shown in re.sub(" +", " ", page(PAGE))

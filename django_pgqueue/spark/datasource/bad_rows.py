@@ -1,18 +1,11 @@
-"""The rows of a frame that cannot be enqueued: which they are, and why. Their content is never repeated."""
+"""The row of a frame that cannot be enqueued: which it is, and why. Its content is never repeated."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import psycopg
 
-from django_pgqueue.spark.errors import PipelineError
-
-# The number of bad rows that are named. A job with more of them fails, whatever its options say.
-MOST_BAD_ROWS = 100
 # The place of a row in an error of COPY, in any language of the server. JSON has line numbers of its own; they come
 # first.
 PLACE = re.compile(r"COPY pgqueue_stage_\d+, \w+ (\d+)(?:, \w+ (\w+))?")
@@ -33,54 +26,21 @@ JSON_COLUMNS = ("payload", "headers", "limits")
 REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
 
 
-class BadValueError(Exception):
-    """The value of a column has no form that PostgreSQL could read."""
+class BadRowError(Exception):
+    """A row cannot be enqueued. ``row``: from 0 on among those that were encoded or copied together."""
 
-    def __init__(self, column: str, problem: str) -> None:
-        super().__init__(column, problem)
+    def __init__(self, column: str | None, problem: str, row: int = 0) -> None:
+        super().__init__(column, problem, row)
         self.column = column
         self.problem = problem
+        self.row = row
 
 
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that cannot be enqueued.
-
-    ``row``: counted from 1 within its partition of the frame. ``origin``: what the frame's column ``origin`` says.
-    """
-
-    partition: int
-    row: int
-    column: str | None
-    problem: str
-    origin: str | None = None
-
-    def __str__(self) -> str:
-        origin = f" ({self.origin})" if self.origin else ""
-        column = f", {self.column}" if self.column else ""
-        return f"row {self.row} of partition {self.partition}{origin}{column}: {self.problem}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the row as the column `bad_rows` of pgqueue_ingest holds it."""
-        return asdict(self)
-
-
-def read_refusal(error: psycopg.Error) -> tuple[int, str | None, str]:
-    """Return the line that COPY refused, from 1 on, its column and the problem. Raises PipelineError without a line."""
+def refused_by_copy(error: psycopg.Error) -> BadRowError:
+    """Return the error for the line that COPY refused."""
     match = PLACE.search(error.diag.context or "")
     column = (match[2] if match else None) or error.diag.column_name
     problem = PROBLEMS.get(error.sqlstate or "") or error.diag.constraint_name or f"PostgreSQL says {error.sqlstate}"
     if error.sqlstate == "22P02" and column in JSON_COLUMNS:
         problem = NO_JSON
-    if match is None:
-        raise PipelineError(f"A row of the frame cannot be enqueued: {problem}.") from None
-    return int(match[1]), column, problem
-
-
-def bad_rows_text(rows: Sequence[BadRow]) -> str:
-    """Return a text that says how many rows are bad, and names the first of them, each in a line of its own."""
-    if len(rows) > MOST_BAD_ROWS:
-        title = f"More than {MOST_BAD_ROWS} rows cannot be enqueued, so nothing was enqueued. The first of them"
-    else:
-        title = f"{len(rows)} row{'s'[: len(rows) > 1]} cannot be enqueued, so nothing was enqueued"
-    return "\n- ".join([f"{title}:", *map(str, rows[:MOST_BAD_ROWS])])
+    return BadRowError(column, problem, int(match[1]) - 1 if match else 0)

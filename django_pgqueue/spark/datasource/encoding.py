@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from django_pgqueue.spark.datasource.bad_rows import NO_JSON, BadValueError
+from django_pgqueue.spark.datasource.bad_rows import NO_JSON, BadRowError
 from django_pgqueue.spark.errors import PipelineError
 
 # About this many bytes are encoded and sent at once.
@@ -91,8 +91,6 @@ COLUMNS: dict[str, tuple[Encode, tuple[type[spark.DataType], ...]]] = {
     "cost": (encode_text, WHOLE),
     "limits": (encode_json, (spark.StringType, spark.ArrayType)),
 }
-# A text of the frame that is not enqueued: the report of a bad row repeats it.
-ORIGIN = "origin"
 
 
 class RowEncoder:
@@ -102,7 +100,6 @@ class RowEncoder:
     """
 
     def __init__(self, schema: spark.StructType, constants: Mapping[str, str]) -> None:
-        # With `origin`, where the frame has it.
         self.columns = [checked_column(field) for field in schema.fields]
         self.constants = dict(constants)
         if len(set(self.columns)) < len(self.columns):
@@ -117,50 +114,36 @@ class RowEncoder:
         """Return the constants that are not among the columns."""
         return {name: value for name, value in self.constants.items() if name not in self.columns}
 
-    @property
-    def copied(self) -> list[str]:
-        """Return the columns that are copied."""
-        return [name for name in self.columns if name != ORIGIN]
-
     def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Return the batch in pieces of about PIECE_BYTES."""
         rows = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
-    def values(self, batch: pa.RecordBatch, name: str, default: str | None = None) -> pa.Array:
-        """Return a column as text, with the constant of that name, or else the default, for NULL."""
-        default = self.constants.get(name, default)
-        if name not in self.columns:
-            return pa.array([default] * batch.num_rows, pa.string())
-        column = encode_text(batch.column(self.columns.index(name)))
-        return column if default is None else column.fill_null(default)
-
-    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Array, dict[int, BadValueError]]:
-        """Return the rows as lines of COPY's text format; NULL for those with a bad value, and these by their index."""
-        try:
-            return self.lines(batch), {}
-        except BadValueError as error:
-            if batch.num_rows == 1:
-                return pa.nulls(1, pa.string()), {0: error}
-        half = batch.num_rows // 2
-        (lines, bad), (more, worse) = self.encode(batch.slice(0, half)), self.encode(batch.slice(half))
-        return pa.concat_arrays([lines, more]), bad | {half + index: error for index, error in worse.items()}
-
     def lines(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the rows of a batch in COPY's text format, each as one line. Raises BadValueError."""
+        """Return the rows of a batch in COPY's text format, each as one line. Raises BadRowError."""
+        try:
+            return self._lines(batch)
+        except BadRowError as error:
+            # A column is encoded as a whole: each row alone shows which it is.
+            for row in range(batch.num_rows if batch.num_rows > 1 else 0):
+                try:
+                    self._lines(batch.slice(row, 1))
+                except BadRowError as found:
+                    raise BadRowError(found.column, found.problem, row) from None
+            raise error from None
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.Array:
         values = []
         for name, column in zip(self.columns, batch.columns, strict=True):
-            if name == ORIGIN:
-                continue
             encode, _ = COLUMNS[name]
             try:
                 encoded = encode_text(column) if pa.types.is_null(column.type) else encode(column)
             except pa.ArrowException:
                 # Its text would repeat the value.
-                raise BadValueError(name, "its value is out of range") from None
+                raise BadRowError(name, "its value is out of range") from None
             except ValueError as error:
-                raise BadValueError(name, str(error)) from None
+                raise BadRowError(name, str(error)) from None
             if name in self.constants:
                 encoded = encoded.fill_null(self.constants[name])
             values.append(escaped(encoded))
@@ -177,11 +160,9 @@ def joined(lines: pa.Array) -> bytes:
 def checked_column(field: spark.StructField) -> str:
     """Check a field of the frame, and return the name of its column in PostgreSQL. Raises PipelineError."""
     name = field.name.lower()
-    if name == ORIGIN and isinstance(field.dataType, spark.StringType | spark.NullType):
-        return name
     if name not in COLUMNS:
         raise PipelineError(
-            f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}, and the text {ORIGIN}. '
+            f'A message has no column "{field.name}"; it has {", ".join(COLUMNS)}. '
             "Put values for the handler into payload."
         )
     _, kinds = COLUMNS[name]

@@ -17,7 +17,7 @@ OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
 
 
 def plain(name: str) -> str:
-    """Return the name of an option as all its spellings have it: badRows and bad_rows are the same."""
+    """Return the name of an option as all its spellings have it: batchMessages and batch_messages are the same."""
     return name.lower().replace("_", "")
 
 
@@ -84,13 +84,6 @@ def table_option(text: str) -> str:
     return text
 
 
-def bad_rows_option(text: str) -> str:
-    """Return ``fail`` or ``collect`` from the text of the option ``bad_rows``. Raises ValueError."""
-    if text.lower() not in ("fail", "collect"):
-        raise ValueError(f"{text!r} is neither fail nor collect.")
-    return text.lower()
-
-
 def moment_option(text: str) -> datetime:
     """Parse a time in ISO 8601; without a zone it is UTC. Raises ValueError."""
     value = datetime.fromisoformat(text)
@@ -148,15 +141,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write.
-
-    ``bad_rows``: "fail" or "collect". ``constants``: values for columns that the frame does not have, or has NULL in.
-    """
+    """The options of a write. ``constants``: values for columns that the frame does not have, or has NULL in."""
 
     source: Source
     job: str | None
     create_channels: bool
-    bad_rows: str
     constants: Mapping[str, str]
 
     @classmethod
@@ -166,7 +155,6 @@ class WriteOptions:
         source = given.source()
         job = None if stream else given.take("job", channel_name)
         create_channels = given.take("create_channels", boolean_option, False)
-        bad_rows = given.take("bad_rows", bad_rows_option, "fail")
         constants = {
             "handler": given.take("handler", channel_name),
             "queue": given.take("queue", channel_name),
@@ -184,7 +172,7 @@ class WriteOptions:
         for name in ("delay", "backoff", "backoff_longest"):
             if name in constants_as_text:
                 constants_as_text[name] += " seconds"
-        return cls(source, job, create_channels, bad_rows, constants_as_text)
+        return cls(source, job, create_channels, constants_as_text)
 
 
 def json_option(text: str) -> str:

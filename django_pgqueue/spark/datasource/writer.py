@@ -46,15 +46,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         # The query's id stays with its checkpoint, so it names the same job after a restart.
         job = BulkEnqueue(self.options.source, spark_property(QUERY), int(spark_property(BATCH)))
-        return job.stage(iterator, self.encoder, create_channels=self.options.create_channels)
+        return job.stage(iterator, self.encoder)
 
     # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         staged = [message for message in messages if message is not None]
-        options = self.options
         for name in {message.name for message in staged}:
-            job = BulkEnqueue(options.source, name, batchId)
-            job.ingest(staged, create_channels=options.create_channels, collect=options.bad_rows == "collect")
+            job = BulkEnqueue(self.options.source, name, batchId)
+            job.ingest(staged, create_channels=self.options.create_channels)
 
     def abort(self, messages: list[StagedRows | None], batchId: int) -> None:  # type: ignore[override]  # see above
         for name in {message.name for message in messages if message is not None}:
@@ -70,13 +69,12 @@ class Writer(DataSourceArrowWriter):
         self.job = BulkEnqueue(options.source, options.job or f"spark-{uuid.uuid4()}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        return self.job.stage(iterator, self.encoder, create_channels=self.options.create_channels)
+        return self.job.stage(iterator, self.encoder)
 
     # Spark passes the objects that write() returned.
     def commit(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         staged = [message for message in messages if message is not None]
-        options = self.options
-        self.job.ingest(staged, create_channels=options.create_channels, collect=options.bad_rows == "collect")
+        self.job.ingest(staged, create_channels=self.options.create_channels)
 
     def abort(self, messages: list[StagedRows | None]) -> None:  # type: ignore[override]  # see above
         self.job.clean()

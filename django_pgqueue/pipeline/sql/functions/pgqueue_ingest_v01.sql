@@ -2,7 +2,7 @@
 -- The Spark data source calls it when all tasks have succeeded, in a transaction of its own. p_stages: the ids from
 -- pgqueue_ingest_open, in the order in which their messages shall come; p_messages: how many they hold together. A
 -- batch of a job is taken once, and only forward: a job that is run again, or a batch of a stream that is written
--- again, changes nothing. p_bad_rows: the rows that the tasks left out, to be kept beside the counts.
+-- again, changes nothing.
 -- Returns ingested (false: it was done before) and the counts of the batch, with the outcomes of pgqueue_enqueue.
 -- Locks: the same job waits for itself; then as pgqueue_enqueue_many (lock order, step 1). pgqueue_ingest_clean removes
 --   the stages.
@@ -13,7 +13,6 @@ CREATE FUNCTION pgqueue_ingest(
     p_stages bigint[],
     p_messages bigint,
     p_create_channel boolean DEFAULT false,
-    p_bad_rows jsonb DEFAULT NULL,
     OUT ingested boolean,
     OUT created bigint,
     OUT duplicates bigint,
@@ -32,10 +31,10 @@ DECLARE
     v_duplicates bigint := 0;
     v_dropped bigint := 0;
 BEGIN
-    INSERT INTO pgqueue_ingest AS i (job, batch, created, duplicates, dropped, bad_rows, ingested_at)
-    VALUES (p_job, p_batch, 0, 0, 0, p_bad_rows, v_now)
+    INSERT INTO pgqueue_ingest AS i (job, batch, created, duplicates, dropped, ingested_at)
+    VALUES (p_job, p_batch, 0, 0, 0, v_now)
     ON CONFLICT (job) DO UPDATE
-    SET batch = excluded.batch, bad_rows = excluded.bad_rows, ingested_at = excluded.ingested_at
+    SET batch = excluded.batch, ingested_at = excluded.ingested_at
     WHERE i.batch < excluded.batch;
     ingested := FOUND;
     IF NOT ingested THEN
@@ -52,13 +51,13 @@ BEGIN
             USING ERRCODE = 'PGQ01', HINT = 'They were removed as left over: run the job again. Nothing was enqueued.';
     END IF;
 
-    -- Each channel is looked at once: unknown ones are created or refused by name. Those with a max_size are locked in
+    -- Each channel is looked at once: unknown ones are created or refused by name, released ones refused. Those with a max_size are locked in
     -- the order of all enqueuers.
     FOR v_channel IN
         SELECT n.queue, n.channel, c.id, c.max_size
         FROM (SELECT DISTINCT u.queue, u.channel
             FROM unnest(p_stages) AS s (id), pgqueue_ingest_channels(s.id) AS u) AS n
-        LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
+        LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel AND c.released_at IS NULL
         ORDER BY c.id, n.queue, n.channel
     LOOP
         IF v_channel.id IS NULL THEN

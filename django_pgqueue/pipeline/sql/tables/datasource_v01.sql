@@ -1,14 +1,13 @@
 -- Creates the tables behind the Spark data source. Only the functions pgqueue_ingest… and pgqueue_stream… write them.
 
 -- The table holds bulk enqueues that are done, so that a job that is run again enqueues nothing twice. A stream has one
--- row, which moves on with its batches. bad_rows: rows that the last batch left out, and why; without their content.
+-- row, which moves on with its batches.
 CREATE TABLE pgqueue_ingest (
     job varchar(200) COLLATE "C" PRIMARY KEY,
     batch bigint NOT NULL,
     created bigint NOT NULL,
     duplicates bigint NOT NULL,
     dropped bigint NOT NULL,
-    bad_rows jsonb,
     ingested_at timestamptz NOT NULL
 );
 
