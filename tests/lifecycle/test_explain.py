@@ -205,6 +205,10 @@ def test_an_empty_channel_says_what_is_leased_and_when_the_next_one_is_due(worke
     [[same]] = sql("SELECT dequeue_at = %s::timestamptz FROM pgqueue_message WHERE id = %s",
                    reason.facts["dequeue_at"], later)  # fmt: skip
     assert same
+    assert " The next one is due at " in reason.sentence
+    pass_time(hours=2)
+    [reason] = explain_channel(channel="default")
+    assert "and is not promoted yet: the next tick does it" in reason.sentence
 
 
 @pytest.mark.parametrize(
