@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.sessions import Session, column
 from tests.support.tables import empty_tables
-from tests.support.verbs import Lease, dequeue, limit_set, make_channel, retry, send, settle, tick
+from tests.support.verbs import Lease, dequeue, limit_set, make_channel, retry, send, set_queue, settle, tick
 
 # Each channel has one queue; c runs one message at a time.
 CHANNELS = {"a": "q", "b": "q", "c": "q", "d": "r"}
@@ -152,3 +152,25 @@ def test_what_may_run_is_delivered_when_all_is_quiet_whatever_was_before(
     for step in history:
         world.do(*step)
     world.come_to_rest()
+
+
+def test_a_message_that_was_deleted_by_hand_keeps_no_place(session: Session) -> None:
+    limit_set(session, "x", max_concurrency=1)
+    send(session, "default", 2, limits=["x"])
+    [held] = dequeue(session, 2)
+    session.execute("DELETE FROM pgqueue_message WHERE id = %s", [held.id])
+    tick(session)
+    assert len(dequeue(session)) == 1
+
+
+def test_advisory_locks_of_another_program_delay_no_delivery(session: Session, other: Session) -> None:
+    """Whoever may log in may take them. The queue only tries them, and goes on without."""
+    other.execute("SELECT pg_advisory_lock(7205, n) FROM generate_series(1, 4) AS n")
+    other.execute("SELECT pg_advisory_lock(hashtextextended('default', n)) FROM generate_series(7205, 7218) AS n")
+    send(session, "default", 3, limits=[])
+    tick(session)
+    assert len(dequeue(session)) == 1
+    set_queue(session, max_concurrency=5)
+    assert dequeue(session) == [], "without its gate a limit would not hold"
+    other.execute("SELECT pg_advisory_unlock_all()")
+    assert len(dequeue(session, 5)) == 2
