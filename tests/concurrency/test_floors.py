@@ -8,18 +8,7 @@ import pytest
 from psycopg.errors import SerializationFailure
 
 from tests.support.sessions import Session, one
-from tests.support.verbs import (
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    fill,
-    limit_set,
-    make_channel,
-    send,
-    settle,
-    tick,
-)
+from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_concurrency": 9}], ids=["new", "parked"])
@@ -164,42 +153,6 @@ def test_a_late_transaction_with_a_pinned_horizon(
 
     assert len(drain(session)) == 1
     pin.rollback()
-
-
-def read_by_a_dequeue(session: Session) -> int:
-    """Return how many blocks a dequeue reads, and take it back."""
-    with session.transaction(force_rollback=True):
-        [plan] = one(session, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM pgqueue_dequeue()")
-    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
-
-
-@pytest.mark.parametrize("beside", ["a full limit", "a queue that nobody serves"])
-def test_what_may_not_run_costs_others_nothing_under_a_pinned_horizon(
-    session: Session, connect: Callable[..., Session], beside: str
-) -> None:
-    for name in ("a", "b"):
-        make_channel(session, name)
-    if beside == "a full limit":
-        limit_set(session, "stripe", max_concurrency=1)
-        send(session, "default", 20)
-        assert len(dequeue(session, lease="1 hour")) == 1
-    else:
-        make_channel(session, "idle", "idle")
-        enqueue_many(session, ["idle"] * 20, "idle")
-    tick(session, 2)
-    pin = connect(autocommit=False)
-    pin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    pin.execute("SELECT count(*) FROM pgqueue_message")
-    read = []
-    for cycle in range(600):
-        enqueue(session, "ab"[cycle % 2])
-        if cycle % 100 == 90:
-            read.append(read_by_a_dequeue(session))
-        settle(session, dequeue(session, lease="1 hour"))
-        if cycle % 10 == 0:
-            tick(session)
-    pin.rollback()
-    assert max(read[1:]) < 2 * read[0] + 100, read
 
 
 def test_a_late_transaction_that_dequeues_itself(session: Session, business: Session) -> None:
