@@ -30,6 +30,9 @@ NO_PAYLOAD: Final[dict[str, Any]] = {}
 """The default of ``payload``, here as in SQL. It is compared by identity: each message gets an object of its own."""
 
 
+OnDead = Literal["cancel", "run", "wait"]
+
+
 class EnqueuesItself(Protocol):
     """Describe a function under ``@handler``, as far as a new message needs it."""
 
@@ -64,6 +67,8 @@ class NewMessage:
     cost: int | None = None
     order_key: str | None = None
     unique: Unique | Debounce | None = None
+    after: Iterable[Enqueued | int] | None = None
+    on_dead: OnDead | None = None
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -83,6 +88,8 @@ class EnqueueOptions(TypedDict, total=False):
     cost: int | None
     order_key: str | None
     unique: Unique | Debounce | None
+    after: Iterable[Enqueued | int] | None
+    on_dead: OnDead | None
     on_refused: Literal["raise", "return"]
     using: str | None
 

@@ -40,7 +40,7 @@ SELECT c.id,
 FROM unnest(%(channels)s::bigint[]) AS c (id)
 CROSS JOIN LATERAL (
     SELECT count(*) AS messages, count(*) FILTER (WHERE n.waits_for >= 0) AS limited,
-        count(*) FILTER (WHERE n.waits_for < 0) AS keyed
+        count(*) FILTER (WHERE n.waits_for = -1) AS keyed
     FROM (
         SELECT m.waits_for FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 3 LIMIT %(most)s
     ) AS n

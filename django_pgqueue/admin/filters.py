@@ -289,13 +289,15 @@ class HolderFilter(ValueFilter):
 class WaitingFilter(ValueFilter):
     """Filter by the shared limit that messages wait for; the list of limits links here. They have an index.
 
-    ``limit``: messages that wait for any; ``key``: those that wait for their order key; ``time``: other scheduled ones.
+    ``limit``: messages that wait for any; ``key``: those that wait for their order key; ``messages``: for
+    others; ``time``: other scheduled ones.
     """
 
     title, parameter_name = _("waits for"), "waits_for"
     groups = {
         "limit": (_("any shared limit"), Q(waits_for__gte=0)),
         "key": (_("its order key"), Q(waits_for=-1)),
+        "messages": (_("other messages"), Q(waits_for=-2)),
         "time": (_("its time"), Q(status=Message.Status.SCHEDULED, waits_for=None)),
     }
 

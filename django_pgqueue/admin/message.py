@@ -25,8 +25,14 @@ from django_pgqueue.admin.filters import (
     WaitingFilter,
 )
 from django_pgqueue.models import Channel, Message, SharedLimit
-from django_pgqueue.sql.call import alias
+from django_pgqueue.sql.call import alias, call
 
+# Only the app of batches lets a message wait for others, so the table exists.
+AWAITED = """
+SELECT a.member_id, EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = a.member_id)
+FROM pgqueue_batch_member AS a WHERE a.batch_id = -%s::bigint ORDER BY a.member_id LIMIT 20
+"""
+WAITS = {-1: _("waits for its order key"), -2: _("blocked")}
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 
 
@@ -84,18 +90,27 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("waits for"))
     def waits_for_shown(self, message: Message) -> str:
-        """Return the limit, or the message of its order key, that the message waits for.
+        """Return the limit, the message of its order key, or the other messages that the message waits for.
 
         A limit that is dropped has no name any more.
         """
         if message.waits_for == -1:
             first = first_of_key(message, using=alias(None))
             return self.link(_("message %d of its order key") % first, "message_change", first)
+        if message.waits_for == -2:
+            links = ((self.link_to_awaited(pk, is_dead),) for pk, is_dead in call(alias(None), AWAITED, [message.pk]))
+            return self.or_dash(format_html_join(", ", "{}", links) or None)
         found = SharedLimit.objects.using(alias(None)).filter(pk=message.waits_for or 0).first()
         if found is None:
             return self.or_dash(None)
         name = limit_names([found.pk], using=alias(None))[found.pk]
         return self.link(rendering.name(name), "sharedlimit_change", found.pk)
+
+    def link_to_awaited(self, pk: int, is_dead: bool) -> str:
+        """Return a link to a message that another one waits for, or to its dead letter."""
+        if is_dead:
+            return self.link(_("dead letter %d") % pk, "deadletter_change", pk)
+        return self.link(_("message %d") % pk, "message_change", pk)
 
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
@@ -109,7 +124,7 @@ class MessageAdmin(BulkActionsAdmin):
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         if message.waits_for is not None:
-            waits = _("waits for its order key") if message.waits_for < 0 else _("waits for a limit")
+            waits = WAITS.get(message.waits_for, _("waits for a limit"))
             return rendering.badge(waits, "late")
         return rendering.badge(message.get_status_display(), story.KINDS.get(message.status, "bad"))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -59,6 +61,10 @@ class BatchAdmin(ReadOnlyAdmin):
     fields = ["id", "state", "outer", "counts", "outstanding", "lost", "followed", "opened_at", "finished_at"]
 
     members = column(_("members in its block"), lambda batch: rendering.number(f"{batch.total:,}"))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[BatchRecord]:
+        # The others are messages that wait.
+        return super().get_queryset(request).filter(pk__gt=0)
 
     @admin.display(description=_("state"))
     def state(self, batch: BatchRecord) -> str:

@@ -9,8 +9,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from django.apps import apps
-from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from django_pgqueue import handlers
@@ -18,12 +16,11 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import NO_PAYLOAD, Delivery, Enqueued, NewMessage
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.handlers import AnyHandler
-from django_pgqueue.lifecycle.enqueue import enqueue_many
+from django_pgqueue.lifecycle.enqueue import enqueue_many, require_flow
 from django_pgqueue.lifecycle.new_messages import bind, by_name
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.sql.call import alias, call, refusal_error
 
-APP = "django_pgqueue.flow"
 Follower = str | AnyHandler | NewMessage
 COUNTS = "SELECT total, outstanding, lost::text, finished_at FROM pgqueue_batch_counts(ARRAY[%s::bigint])"
 
@@ -70,8 +67,7 @@ class Batch:
         payload: Any = NO_PAYLOAD,
         using: str | None = None,
     ) -> None:
-        if not apps.is_installed(APP):
-            raise ImproperlyConfigured(f'Batches need an app: add "{APP}" to INSTALLED_APPS and run manage.py migrate.')
+        require_flow("Batch")
         self.using = alias(using)
         self.followers = [as_request(follower, payload, self.using) for follower in (on_done, on_dead)]
         self.block = transaction.atomic(using=self.using)
@@ -135,7 +131,7 @@ def batch_of(delivery: Delivery[Any], *, using: str | None = None) -> Batch | No
     """Return the batch of a delivered message, or the batch that it follows; None if there is none."""
     if isinstance(delivery.headers, Mapping) and "batch" in delivery.headers:
         return Batch.of_id(delivery.headers["batch"], using=using)
-    rows = call(alias(using), "SELECT flow FROM pgqueue_message WHERE id = %s AND flow > 0", [delivery.id])
+    rows = call(alias(using), "SELECT abs(flow) FROM pgqueue_message WHERE id = %s AND flow <> 0", [delivery.id])
     return Batch.of_id(rows[0][0], using=using) if rows else None
 
 
@@ -146,8 +142,9 @@ def as_request(follower: Follower | None, payload: Any, using: str) -> str | Non
     if not isinstance(follower, NewMessage):
         given = {} if payload is NO_PAYLOAD else payload
         follower = NewMessage(handler=handlers.name_of(follower), payload=given)
-    if any(value is not None for value in (follower.dequeue_at, follower.delay, follower.dedupe_key, follower.unique)):
-        raise InvalidMessage("what follows a batch has no dequeue_at, delay, dedupe_key or unique")
+    refused = (follower.dequeue_at, follower.delay, follower.dedupe_key, follower.unique, follower.after)
+    if any(value is not None for value in refused):
+        raise InvalidMessage("what follows a batch has no dequeue_at, delay, dedupe_key, unique or after")
     [bound] = seal_new([bind(by_name(replace(follower)))], using)
     request = bound._asdict()
     for name in ("payload", "headers"):

@@ -7,7 +7,10 @@ from django_pgqueue.models.fields import Moment
 
 
 class BatchRecord(models.Model):
-    """A batch, as the SQL functions keep it. Reading it is fine; only the functions write it."""
+    """A batch, as the SQL functions keep it. Reading it is fine; only the functions write it.
+
+    A row with a policy and a negative id is no batch: message ``-id`` waits for its members.
+    """
 
     parent_id = models.BigIntegerField(null=True, verbose_name=_("outer batch"))
     on_done = models.JSONField(null=True)
@@ -18,6 +21,7 @@ class BatchRecord(models.Model):
     total = models.BigIntegerField(default=0)
     callback_id = models.BigIntegerField(null=True, verbose_name=_("message that followed"))
     refusal = models.JSONField(null=True)
+    policy = models.TextField(null=True)
 
     class Meta:
         managed = False

@@ -8,13 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.utils.module_loading import import_string
 
 from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
 from django_pgqueue.conf import settings
-from django_pgqueue.delivery import NO_PAYLOAD, Enqueued, NewMessage
+from django_pgqueue.delivery import NO_PAYLOAD, Enqueued, NewMessage, OnDead
 from django_pgqueue.exceptions import (
     ChannelBusy,
     ChannelFull,
@@ -25,7 +27,7 @@ from django_pgqueue.exceptions import (
 )
 from django_pgqueue.handlers import AnyHandler
 from django_pgqueue.lifecycle.binding import moment_of_text
-from django_pgqueue.lifecycle.new_messages import Bound, Columns, bind, by_name, columns_of, parameters
+from django_pgqueue.lifecycle.new_messages import Bound, Columns, awaited_ids, bind, by_name, columns_of, parameters
 from django_pgqueue.lifecycle.sealing import seal_new
 from django_pgqueue.limits import Limit
 from django_pgqueue.signals import message_created
@@ -33,6 +35,7 @@ from django_pgqueue.sql.call import alias, refusal_error
 from django_pgqueue.sql.caller import CallerStatement
 from django_pgqueue.unique import Debounce, Unique
 
+FLOW = "django_pgqueue.flow"
 ONE = CallerStatement(
     "pgqueue_enqueue",
     """
@@ -50,6 +53,16 @@ SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqu
     %s::jsonb, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz,
     %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, p_limits => %s::text[], p_cost => %s::integer,
     p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
+""",
+)
+AFTER = CallerStatement(
+    "pgqueue_enqueue_after",
+    """
+SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue_after(
+    %s::bigint[], %s::text, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer,
+    %s::timestamptz, %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, %s::text,
+    p_limits => %s::text[], p_cost => %s::integer, p_order_key => %s::text, p_create_channel => %s::boolean,
+    p_wait => %s::interval)
 """,
 )
 # The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
@@ -146,6 +159,8 @@ def enqueue(
     cost: int | None = None,
     order_key: str | None = None,
     unique: Unique | Debounce | None = None,
+    after: Iterable[Enqueued | int] | None = None,
+    on_dead: OnDead | None = None,
     on_refused: OnRefused = "raise",
     using: str | None = None,
 ) -> Enqueued:
@@ -172,6 +187,10 @@ def enqueue(
     ``unique``: a :class:`Unique` or :class:`Debounce`, for more than ``dedupe_key`` does: while another message has its
     key, that one is kept (``duplicate``), or gets the new payload (``replaced``).
 
+    ``after``: messages, by their ids or by the answers of their enqueue: the message waits until all have ended; needs
+    the app ``django_pgqueue.flow``. ``on_dead``: what becomes of it when one of them ends without being completed:
+    "cancel" (default) cancels it, "run" runs it all the same, "wait" waits for a redrive of a dead letter.
+
     ``on_refused``: "raise" raises a refusal; "return" returns its outcome and its reason. ``using``: database alias;
     default: the queue's.
 
@@ -184,7 +203,7 @@ def enqueue(
         handler=name, payload={} if payload is NO_PAYLOAD else payload, channel=channel, queue=queue, body=body,
         headers=headers, priority=priority, dequeue_at=dequeue_at, delay=delay, max_attempts=max_attempts,
         backoff=backoff, dedupe_key=dedupe_key, limits=limits, cost=cost, order_key=order_key,
-        unique=unique,
+        unique=unique, after=after, on_dead=on_dead,
     )  # fmt: skip
     [message] = in_context([message])
     database = alias(using)
@@ -194,18 +213,30 @@ def enqueue(
     return enqueued
 
 
+def require_flow(what: str) -> None:
+    """Raise ImproperlyConfigured if the app of batches is not installed. ``what``: needs it."""
+    if not apps.is_installed(FLOW):
+        raise ImproperlyConfigured(f'{what} needs an app: add "{FLOW}" to INSTALLED_APPS and run manage.py migrate.')
+
+
 def enqueue_one(message: NewMessage, on_refused: OnRefused, database: str, prefix: str = "") -> Enqueued:
     """Enqueue a message, whose handler is a name, in a statement of its own. ``prefix``: goes before a refusal."""
     try:
         [bound] = seal_new([bind(message)], database)
         asked = None if message.unique is None else message.unique.request()
+        awaited = None if message.after is None else awaited_ids(message)
     except InvalidMessage as error:
         error = InvalidMessage(f"{prefix}{error.message}", hint=error.hint)
         if returned(on_refused):
             return not_enqueued(error)
         raise error from None
     last = (settings.AUTO_CREATE_CHANNELS, settings.ENQUEUE_WAIT)
-    if asked is None:
+    if awaited is not None:
+        require_flow("after")
+        [(id, outcome, created_at, dropped_ids, refusal)] = AFTER.rows(  # noqa: A001
+            database, (awaited, message.on_dead or "cancel", *bound, *last)
+        )
+    elif asked is None:
         [(id, outcome, created_at, dropped_ids, refusal)] = ONE.rows(database, (*bound, *last))  # noqa: A001  (as everywhere)
     else:
         place = Bound._fields.index("dedupe_key")
@@ -238,7 +269,7 @@ def enqueue_many(
         )
     listed = in_context(given)
     database = alias(using)
-    if any(message.unique is not None for message in listed):
+    if any(message.unique is not None or message.after is not None for message in listed):
         return enqueue_each(listed, on_refused, database)
     columns = columns_of(listed) if listed else None
     if columns is not None:
@@ -256,8 +287,8 @@ def enqueue_many(
 
 
 def enqueue_each(messages: list[NewMessage], on_refused: OnRefused, database: str) -> list[Enqueued]:
-    """Enqueue messages of which some are unique, each in a statement of its own, in the order of their keys, so that
-    two callers do not wait for each other. Raises the first refusal, and then enqueues none."""
+    """Enqueue messages of which some are unique or wait for others, each in a statement of its own, in the order of
+    their keys, so that two callers do not wait for each other. Raises the first refusal, and then enqueues none."""
     messages = [by_name(message) for message in messages]
     answers: dict[int, Enqueued] = {}
     with transaction.atomic(using=database):

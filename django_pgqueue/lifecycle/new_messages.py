@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from django_pgqueue import codecs, handlers
 from django_pgqueue.backoff import Constant, Exponential, Policy, policy_columns
 from django_pgqueue.conf import settings
-from django_pgqueue.delivery import NewMessage
+from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import limit_size, to_json, to_json_texts
 from django_pgqueue.lifecycle.arguments import aware, checked_duration, checked_text, checked_whole, optional_text
@@ -68,6 +68,10 @@ def bind(message: NewMessage) -> Bound:
         raise InvalidMessage(f"unique is not a Unique or Debounce but {type(message.unique).__name__}")
     if message.unique is not None and message.dedupe_key is not None:
         raise InvalidMessage("both unique and dedupe_key are given", hint="Give one.")
+    if message.unique is not None and message.after is not None:
+        raise InvalidMessage("both unique and after are given", hint="Give dedupe_key in place of unique.")
+    if message.on_dead is not None and message.after is None:
+        raise InvalidMessage("on_dead is given without after", hint="Give the messages that it waits for.")
     most, body = settings.MAX_PAYLOAD, message.body or b""
     headers, payload = to_json(message.headers, "headers", most), to_json(message.payload, "payload", most)
     limit_size(len(body), "body", most)
@@ -90,6 +94,18 @@ def bind(message: NewMessage) -> Bound:
         None if message.cost is None else checked_whole(message.cost, "cost", least=1),
         optional_text(message.order_key, "order_key"),
     )
+
+
+def awaited_ids(message: NewMessage) -> list[int]:
+    """Return the ids of the messages that a new one waits for, each once. Raises InvalidMessage."""
+    if message.on_dead not in (None, "cancel", "run", "wait"):
+        raise InvalidMessage(f"on_dead is {message.on_dead!r}", hint='It takes "cancel", "run" or "wait".')
+    if message.after is None or isinstance(message.after, Enqueued | int | str):
+        raise InvalidMessage("after is no list of messages", hint="Give a list of ids, or of answers of enqueue().")
+    found = [each.id if isinstance(each, Enqueued) else each for each in message.after]
+    if None in found:
+        raise InvalidMessage("after has a message that was not enqueued", hint="Look at the outcome of each answer.")
+    return list(dict.fromkeys(checked_whole(id, "an id of after", least=1) for id in found))  # noqa: A001
 
 
 def checked_priority(value: Any) -> int:

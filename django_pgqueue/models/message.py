@@ -65,7 +65,9 @@ class Message(models.Model):
     waits_for = models.BigIntegerField(
         null=True,
         editable=False,
-        help_text=_("The id of the shared limit that it waits for. -1: it waits for a message of its order key."),
+        help_text=_(
+            "The id of the shared limit that it waits for. -1: it waits for a message of its order key. -2: for others."
+        ),
     )
     promoted_for = models.BigIntegerField(
         null=True,
@@ -77,7 +79,12 @@ class Message(models.Model):
     )
     promoted_at = Moment(null=True, editable=False, help_text=_("When it was made ready for a shared limit."))
     flow = models.BigIntegerField(
-        null=True, editable=False, help_text=_("The id of its batch (django_pgqueue.flow), which hears how it ended.")
+        null=True,
+        editable=False,
+        help_text=_(
+            "The id of its batch (django_pgqueue.flow), which hears how it ended. 0 or less: a message that waits "
+            "does, too."
+        ),
     )
     state = Json(null=True, blank=True, help_text=_("JSON that the last deferral saved."))
     errors = Json(null=True, blank=True, editable=False)

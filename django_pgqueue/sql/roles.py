@@ -146,8 +146,8 @@ KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
 # What the app of batches adds to each kind.
 FLOW_LOOKS = tuple(TableRight(READ, table, "look at batches") for table in FLOW_TABLES)
 FLOW = {
-    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts"), ()),
-    WORKER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts"), ()),
+    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after"), ()),
+    WORKER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after", "after_results"), ()),
     **{kind.name: (("batch_counts", "batch_check"), FLOW_LOOKS) for kind in (OPERATOR, READER, PIPELINE)},
 }
 

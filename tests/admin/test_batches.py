@@ -74,3 +74,19 @@ def test_a_batch_is_seen_with_the_permission_alone_and_never_changed(
     assert staff("view_batchrecord").get(address("batchrecord", batch.id)).status_code == 200
     assert admin_client.post(address("batchrecord", batch.id), {"total": 5}).status_code == 403
     assert admin_client.get(reverse("admin:pgqueue_flow_batchrecord_add")).status_code == 403
+
+
+def test_a_message_that_waits_shows_what_it_waits_for(page: Pages) -> None:
+    first, second = enqueue("first"), enqueue("second")
+    waiting = enqueue("waits", after=[first, second], on_dead="wait")
+    [delivery, _] = dequeue(limit=2)
+    dead_letter(delivery, reason="refused")
+
+    text = page("message", waiting.id)
+
+    assert "blocked" in text
+    assert f'href="{address("deadletter", first.id)}"' in text
+    assert f'href="{address("message", second.id)}"' in text
+    assert "It waits for 2 of 2 message(s)" in text
+    assert f">{waiting.id}<" in page("message", waits_for="messages")
+    assert f"/{-waiting.id}/" not in page("batchrecord")

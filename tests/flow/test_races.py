@@ -15,7 +15,6 @@ from psycopg.types.json import Jsonb
 
 from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
 from tests.support.tables import empty_tables
-from tests.support.verbs import make_channel
 
 Taken = list[tuple[int, UUID]]
 
@@ -23,19 +22,6 @@ Taken = list[tuple[int, UUID]]
 @pytest.fixture(autouse=True)
 def empty_line(transactional_db: None) -> None:
     empty_tables()
-
-
-@pytest.fixture
-def session(connect: Connect) -> Session:
-    session = connect(autocommit=True)
-    make_channel(session, "default")
-    return session
-
-
-@pytest.fixture
-def transactions(connect: Connect) -> list[Session]:
-    """Three sessions whose transactions stay open until the test ends them."""
-    return [connect(autocommit=False) for _ in range(3)]
 
 
 def open_batch(session: Session, count: int) -> int:

@@ -153,6 +153,10 @@ class Story:
             self.call("*", "batch_seal(%s)", refused)
         yield self.call("total, outstanding, lost", "batch_counts(ARRAY[%s::bigint])", batch)
         yield self.call("problem", "batch_check()")
+        [(awaited,)] = self.call("id", "enqueue('awaited', p_channel => 'small')")
+        yield self.call("outcome", "enqueue_after(ARRAY[%s::bigint], 'wait', 'waits')", awaited)
+        [message], [token] = self.leased()
+        yield self.call("outcome", "after_results(%s, %s)", message, token)
 
     def stream(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")

@@ -101,6 +101,8 @@ VERBS = """
     batch_enter         x        x       .         .       .
     batch_counts        x        x       x         x       x
     batch_check         .        .       x         x       x
+    enqueue_after       x        x       .         .       .
+    after_results       .        x       .         .       .
 """
 # S I U D: the whole table; i u s: some columns, those of COLUMNS.
 TABLES = """

@@ -28,10 +28,13 @@ TRIGGERS = {
     "pgqueue_queue_changed",
     "pgqueue_limit_changed",
     "pgqueue_batch_joined",
+    "pgqueue_after_dead_letter",
 }
 # One names nothing that could belong to another role. The others run inside functions whose path is fixed: no role may
 # insert a dead letter or update a shared limit by itself.
-OUT_OF_REACH = {"pgqueue_schedule_changed", "pgqueue_dead_letter_added", "pgqueue_limit_changed"}
+OUT_OF_REACH = {
+    "pgqueue_schedule_changed", "pgqueue_dead_letter_added", "pgqueue_limit_changed", "pgqueue_after_dead_letter",
+}  # fmt: skip
 HERE = Path(__file__).parent
 EVIL = (HERE / "evil.sql").read_text()
 SHADOWS = (HERE / "shadows.sql").read_text()

@@ -1,4 +1,4 @@
-"""A batch that ends twice, too early or never is seen."""
+"""A batch that ends twice, too early or never is seen; and a message that did not wait."""
 
 from __future__ import annotations
 
@@ -59,3 +59,25 @@ def test_i26_a_batch_that_ends_too_early() -> None:
     assert "I26" in violated(story)
     settle(story, 2)
     assert only(story, "I26") == "batch 7: message 3 followed before 2 was settled"
+
+
+def waiting_story() -> Story:
+    """Message 3 waits for 1 and 2."""
+    story = Story()
+    story.channel(1)
+    for message in (1, 2):
+        story.create(message)
+    story.create(3, detail={"awaits": [1, 2]})
+    return story
+
+
+def test_i27_it_comes_after_those_that_it_waits_for() -> None:
+    story = waiting_story()
+    settle(story, 1, 2, 3)
+    assert "I27" not in violated(story)
+
+
+def test_i27_it_comes_too_early() -> None:
+    story = waiting_story()
+    settle(story, 1, 3, 2)
+    assert only(story, "I27") == "message 3 was delivered before message 2 had ended"

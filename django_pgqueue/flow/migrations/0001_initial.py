@@ -7,12 +7,18 @@ MARK = """
 ALTER TABLE pgqueue_message ALTER COLUMN flow SET DEFAULT nullif(current_setting('pgqueue.batch', true), '')::bigint;
 CREATE TRIGGER pgqueue_batch_joined AFTER INSERT ON pgqueue_message REFERENCING NEW TABLE AS arrived
     FOR EACH STATEMENT WHEN (current_setting('pgqueue.batch', true) <> '') EXECUTE FUNCTION pgqueue_batch_joined();
+CREATE TRIGGER pgqueue_after_redriven AFTER UPDATE ON pgqueue_dead_letter REFERENCING NEW TABLE AS came
+    FOR EACH STATEMENT EXECUTE FUNCTION pgqueue_after_dead_letter();
+CREATE TRIGGER pgqueue_after_deleted AFTER DELETE ON pgqueue_dead_letter REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION pgqueue_after_dead_letter();
 """
-# Without the app, no settlement may look for its functions.
+# Without the app, no settlement may look for its functions, and nothing lets go what waits.
 UNMARK = """
+DROP TRIGGER IF EXISTS pgqueue_after_deleted ON pgqueue_dead_letter;
+DROP TRIGGER IF EXISTS pgqueue_after_redriven ON pgqueue_dead_letter;
 DROP TRIGGER IF EXISTS pgqueue_batch_joined ON pgqueue_message;
 ALTER TABLE pgqueue_message ALTER COLUMN flow DROP DEFAULT;
-UPDATE pgqueue_message SET flow = NULL WHERE flow IS NOT NULL;
+UPDATE pgqueue_message SET flow = NULL, waits_for = nullif(waits_for, -2) WHERE flow IS NOT NULL;
 """
 
 
@@ -48,6 +54,7 @@ class Migration(migrations.Migration):
                 ('total', models.BigIntegerField(default=0)),
                 ('callback_id', models.BigIntegerField(null=True)),
                 ('refusal', models.JSONField(null=True)),
+                ('policy', models.TextField(null=True)),
             ],
             options={
                 'db_table': 'pgqueue_batch',
@@ -64,6 +71,11 @@ class Migration(migrations.Migration):
                 "pgqueue_batch_unsure"
             ],
         ),
+        InstallFunction("pgqueue_after_dead_letter", 1),
+        InstallFunction("pgqueue_after_explain", 1),
+        InstallFunction("pgqueue_after_finish", 1),
+        InstallFunction("pgqueue_after_results", 1),
+        InstallFunction("pgqueue_after_settled", 1),
         InstallFunction("pgqueue_batch_check", 1),
         InstallFunction("pgqueue_batch_counts", 1),
         InstallFunction("pgqueue_batch_enter", 1),
@@ -79,6 +91,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_batch_seal", 1),
         InstallFunction("pgqueue_batch_settle", 1),
         InstallFunction("pgqueue_batch_sweep", 1),
+        InstallFunction("pgqueue_enqueue_after", 1),
         InstallFunction("pgqueue_flow_settled", 1),
         migrations.RunPython(mark, unmark),
     ]

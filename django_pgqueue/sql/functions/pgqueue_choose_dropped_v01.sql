@@ -73,7 +73,7 @@ BEGIN
                 (
                     SELECT m.id, m.dequeue_at FROM pgqueue_message AS m
                     WHERE v_waits AND m.channel_id = p_channel_id AND m.status = 3 AND m.dequeue_at <= v_now
-                        AND m.waits_for IS NOT NULL AND m.id <> ALL (v_stay)
+                        AND m.waits_for >= -1 AND m.id <> ALL (v_stay)
                     ORDER BY m.dequeue_at, m.id
                     LIMIT v_looked
                 )

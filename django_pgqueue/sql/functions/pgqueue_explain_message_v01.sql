@@ -27,6 +27,7 @@ DECLARE
     v_is_unknown boolean;
     v_next integer;
     v_silent text[];
+    v_blocked jsonb;
 BEGIN
     SELECT n.* INTO m FROM pgqueue_message AS n WHERE n.id = p_id;
     IF NOT FOUND THEN
@@ -90,6 +91,12 @@ BEGIN
         RETURN QUERY SELECT n.code, n.sentence, n.facts FROM pgqueue_explain_waits(m, false) AS n;
         v_waits := FOUND;
     END IF;
+    IF m.waits_for = -2 THEN
+        IF to_regproc('pgqueue_after_explain') IS NOT NULL THEN
+            v_blocked := pgqueue_after_explain(p_id);
+        END IF;
+        v_waits := true;
+    END IF;
     -- The row of the worker names the hundred that run longest: one that is not there need not wait when there are as
     -- many.
     SELECT n.heartbeat_at, n.heartbeat_at > m.leased_at AND NOT n.running @? '$[99]' AS is_told,
@@ -97,6 +104,7 @@ BEGIN
     INTO w
     FROM (SELECT) AS o LEFT JOIN pgqueue_worker AS n ON m.status = 2 AND n.name = m.worker;
     RETURN QUERY SELECT n.code, n.sentence, n.facts FROM (VALUES
+    (v_blocked IS NOT NULL, 'blocked', v_blocked ->> 'sentence', v_blocked -> 'facts'),
     (v_is_scheduled, 'scheduled',
         format('It is scheduled for %s, in %s.', date_trunc('second', m.dequeue_at),
             date_trunc('second', pgqueue_clamp_time(m.dequeue_at) - v_now)),

@@ -26,7 +26,7 @@ scheduled AS MATERIALIZED (
 waiting AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages, count(*) FILTER (WHERE m.waits_for >= 0) AS limited
     FROM pgqueue_message AS m
-    WHERE m.waits_for IS NOT NULL
+    WHERE m.waits_for >= -1
     GROUP BY m.channel_id
 ),
 -- Counts the dead letters that were not redriven.

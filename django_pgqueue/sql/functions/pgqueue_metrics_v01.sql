@@ -1,6 +1,6 @@
 -- Reports length by state, ages and totals of each channel. It is for operators and monitors, not for hot paths: it
 -- counts the live messages, and with p_totals the archive and the dead letters.
--- scheduled: messages that wait for their time; waiting_for_limit: those that wait for a full shared limit;
+-- scheduled: messages that wait for their time, or for other messages; waiting_for_limit: those that wait for a full shared limit;
 -- waiting_for_order_key: those that wait for the message before them of their order key. oldest and newest: age of the
 -- ready messages since they became due. total: messages ever enqueued.
 -- Locks: none.
@@ -27,9 +27,9 @@ WITH live AS (
     SELECT m.channel_id,
         count(*) FILTER (WHERE m.status = 1) AS ready,
         count(*) FILTER (WHERE m.status = 2) AS leased,
-        count(*) FILTER (WHERE m.status = 3 AND m.waits_for IS NULL) AS scheduled,
+        count(*) FILTER (WHERE m.status = 3 AND coalesce(m.waits_for, -2) = -2) AS scheduled,
         count(*) FILTER (WHERE m.waits_for >= 0) AS limited,
-        count(*) FILTER (WHERE m.waits_for < 0) AS keyed,
+        count(*) FILTER (WHERE m.waits_for = -1) AS keyed,
         min(m.dequeue_at) FILTER (WHERE m.status = 1) AS oldest,
         max(m.dequeue_at) FILTER (WHERE m.status = 1) AS newest
     FROM pgqueue_message AS m

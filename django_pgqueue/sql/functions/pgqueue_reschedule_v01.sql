@@ -2,7 +2,7 @@
 -- An operator uses it to retry now. Attempts and errors stay. A ready message that is to be due now keeps its place in
 -- the line. A message of an ordered channel that was delivered, also one that was only given back, keeps its place and
 -- goes on holding the channel, until the new time. One that waits for a shared limit or its order key waits for its
--- time only; the dequeue asks for these again.
+-- time only; the dequeue asks for these again. One that waits for other messages (-2) goes on to wait for them.
 -- Returns an outcome for each message: rescheduled | ready (it was already) | leased | busy (another transaction takes
 --   or settles it) | settled | not_found; or one row with the refusal PGQ07, a time outside of the years 2 to 9998.
 -- Locks: messages, SKIP LOCKED.
@@ -40,7 +40,7 @@ BEGIN
         UPDATE pgqueue_message AS m
         SET (dequeue_at, status, held_until) = (
                 SELECT CASE WHEN h.holds THEN m.dequeue_at ELSE v_at END,
-                    CASE WHEN v_at > v_now AND NOT h.holds THEN 3 ELSE 1 END, CASE WHEN h.holds THEN v_at END
+                    CASE WHEN v_at > v_now AND NOT h.holds OR m.waits_for = -2 THEN 3 ELSE 1 END, CASE WHEN h.holds THEN v_at END
                 FROM (
                     -- One that was given back without a time has no held_until.
                     SELECT m.held_until IS NOT NULL OR m.last_leased_at IS NOT NULL
@@ -48,7 +48,7 @@ BEGIN
                             SELECT FROM pgqueue_channel AS c WHERE c.id = m.channel_id AND c.ordered) AS holds
                 ) AS h
             ),
-            waits_for = NULL, promoted_for = NULL
+            waits_for = CASE WHEN m.waits_for = -2 THEN -2 END, promoted_for = NULL
         WHERE m.id = ANY (v_free) AND (m.status = 3 OR v_at > v_now OR m.held_until > v_now)
         RETURNING m.id, m.channel_id
     )

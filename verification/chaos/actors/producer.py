@@ -26,8 +26,9 @@ KEYED = 0.2
 KEYS = 3
 # The channel of what follows a batch: it is never full.
 FOLLOWING = "pausing"
-WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch")
+WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch", "enqueue_after")
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
+AFTER = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue_after(%(after)s, %(on_dead)s, {arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
@@ -58,9 +59,9 @@ class Producer(Actor):
 
     def step(self) -> None:
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
-        way = self.random.choices(WAYS, [4, 2, 3, 1, 2])[0]
+        way = self.random.choices(WAYS, [4, 2, 3, 1, 2, 1])[0]
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
-        many = self.random.randint(2, 8) if way == "enqueue_batch" else many
+        many = self.random.randint(2, 8) if way in ("enqueue_batch", "enqueue_after") else many
         messages = [self.maybe_keyed(self.maybe_limited(self.message(channel))) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
@@ -114,6 +115,18 @@ class Producer(Actor):
             [batch] = session.execute("SELECT pgqueue_batch_open(%s, %s)", (after, after)).fetchone() or (0,)
             rows = self.insert_many(session, messages)
             session.execute("SELECT pgqueue_batch_seal(%s)", (batch,))
+            transaction.commit()
+        self.remember(call, keys, rows)
+
+    def enqueue_after(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
+        """Enqueue messages of which each waits for all before it."""
+        rows: list[tuple[Any, ...]] = []
+        with Transaction(session) as transaction:
+            for message in messages:
+                given = {**message, "after": [row[0] for row in rows if row[1] == "created"]}
+                given["on_dead"] = self.random.choice(("cancel", "run"))
+                statement = AFTER if given["after"] else ONE
+                rows += session.execute(statement.format(arguments=ARGUMENTS), given).fetchall()
             transaction.commit()
         self.remember(call, keys, rows)
 

@@ -35,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     shares.i24_shares,
     shares.i25_max_share,
     batches.i26_batches,
+    batches.i27_after,
 )
 
 

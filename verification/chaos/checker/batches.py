@@ -1,4 +1,4 @@
-"""What follows a batch comes once, after its last member."""
+"""What follows a batch comes once, after its last member; a message that waits for others, after these."""
 
 from __future__ import annotations
 
@@ -22,6 +22,22 @@ def i26_batches(history: History, lives: Lives) -> Findings:
             members[detail["batch"]].append(life)
     for batch in sorted(members.keys() | followers.keys()):
         yield judged(batch, members[batch], followers[batch])
+
+
+def i27_after(history: History, lives: Lives) -> Findings:
+    """a message that waits for others is not delivered before the commits that end them"""
+    for life in lives.values():
+        detail = (life.created.detail if life.created else None) or {}
+        if "awaits" not in detail or not life.leases:
+            continue
+        delivered = life.leases[0].granted.committed
+        late = [
+            message
+            for message in detail["awaits"]
+            if message in lives
+            and not any(row.event == "gone" and row.committed <= delivered for row in lives[message].rows)
+        ]
+        yield f"message {life.message} was delivered before message {late[0]} had ended" if late else None
 
 
 def judged(batch: int, members: list[Life], after: list[Row]) -> str | None:

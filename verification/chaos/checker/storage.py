@@ -12,7 +12,7 @@ from .lives import Life, Lives, transactions
 from .verdict import Findings
 
 EXISTS = {"created": 1, "gone": -1, "archived": 1, "dead": 1}
-ENQUEUES = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch")
+ENQUEUES = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch", "enqueue_after")
 
 
 def i1_in_one_place(history: History, lives: Lives) -> Findings:

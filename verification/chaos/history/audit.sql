@@ -32,7 +32,8 @@ BEGIN
             CASE WHEN n.redriven_from IS NULL THEN n.payload ->> 'key' END,
             nullif(jsonb_strip_nulls(jsonb_build_object('handler', n.handler, 'redriven_from', n.redriven_from, 'limits', n.limits,
                 'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'batch', n.flow,
-                'after', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'batch' END, 'guarded', (
+                'after', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'batch' END,
+                'awaits', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'after' END, 'guarded', (
                     SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN

@@ -1,4 +1,4 @@
-"""List defects of batches."""
+"""List defects of batches, and of messages that wait for others."""
 
 from __future__ import annotations
 
@@ -22,5 +22,16 @@ DEFECTS = (
             ("batch_look", f"IF {LEFT} THEN", "IF false THEN"),
             ("batch_look", "pgqueue_batch_passes(p_id)", "false"),
         ),
+    ),
+    defect(
+        "a message that waits does not look for the others", "after_finish", f"AND NOT {LEFT}", "", "I27",
+        also=(
+            ("batch_look", f"IF {LEFT} THEN", f"IF p_id > 0 AND {LEFT} THEN"),
+            ("batch_look", "pgqueue_batch_passes(p_id)", "p_id > 0 AND pgqueue_batch_passes(p_id)"),
+        ),
+    ),
+    defect(
+        "a message that is cancelled tells none that waits for it", "after_settled",
+        "b.id = ANY (v_looked) AND b.finished_at", "b.id = ANY (v_looked) AND false AND b.finished_at", "I13",
     ),
 )  # fmt: skip

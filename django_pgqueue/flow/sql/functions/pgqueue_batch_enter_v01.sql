@@ -10,7 +10,7 @@ SECURITY DEFINER
 SET lock_timeout = 2000
 AS $$
 BEGIN
-    PERFORM FROM pgqueue_batch AS b WHERE b.id = p_id AND b.finished_at IS NULL FOR KEY SHARE;
+    PERFORM FROM pgqueue_batch AS b WHERE b.id = p_id AND b.id > 0 AND b.finished_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN pgqueue_refusal('PGQ07', format('batch %s is over', p_id),
             'Only a member that is not settled yet can add members.');

@@ -4,7 +4,7 @@
 -- other refusal is kept with the batch and logged: the settlement goes on.
 -- Returns 1 if it has ended the batch, else 0.
 -- Locks: the batch, which the caller has locked; as pgqueue_enqueue, without waiting; as pgqueue_batch_look for the
--- outer batch.
+-- outer batch; of a message that waits, as pgqueue_after_finish.
 CREATE FUNCTION pgqueue_batch_finish(p_id bigint)
 RETURNS integer
 LANGUAGE plpgsql
@@ -15,6 +15,9 @@ DECLARE
     v_next_id bigint;
     v_refusal jsonb;
 BEGIN
+    IF p_id < 0 THEN
+        RETURN pgqueue_after_finish(p_id);
+    END IF;
     SELECT b.parent_id, l.has_lost, CASE WHEN l.has_lost THEN b.on_dead ELSE b.on_done END AS next INTO v_batch
     FROM pgqueue_batch AS b
     CROSS JOIN LATERAL (

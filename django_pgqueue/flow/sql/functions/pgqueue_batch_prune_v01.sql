@@ -19,6 +19,9 @@ BEGIN
     DELETE FROM pgqueue_batch_lost AS l WHERE l.batch_id = ANY (v_ids);
     DELETE FROM pgqueue_batch_added AS a WHERE a.batch_id = ANY (v_ids);
     DELETE FROM pgqueue_batch AS b WHERE b.id = ANY (v_ids);
+    -- The message stopped to wait while one that it waited for was being settled.
+    DELETE FROM pgqueue_batch_lost AS l
+    WHERE l.batch_id < 0 AND NOT EXISTS (SELECT FROM pgqueue_batch AS b WHERE b.id = l.batch_id);
     RETURN cardinality(v_ids);
 END;
 $$;

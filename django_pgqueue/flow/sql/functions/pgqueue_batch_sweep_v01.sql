@@ -1,5 +1,5 @@
 -- Looks again at the batches for which a settlement could not tell whether it was the last one (pgqueue_batch_unsure),
--- and ends those that are over. A sweep runs it.
+-- and ends those that are over, or lets the message go that waits. A sweep runs it.
 -- Returns how many it has ended.
 -- Locks: batches, SKIP LOCKED; as pgqueue_batch_look for outer batches.
 CREATE FUNCTION pgqueue_batch_sweep()
@@ -26,6 +26,8 @@ BEGIN
             ELSIF NOT EXISTS (SELECT FROM pgqueue_batch_member AS m WHERE m.batch_id = v_id) THEN
                 DELETE FROM pgqueue_batch_unsure AS u WHERE u.batch_id = v_id;
                 v_ended := v_ended + pgqueue_batch_finish(v_id);
+                PERFORM pgqueue_after_settled(ARRAY[-v_id], 'cancelled')
+                FROM pgqueue_batch AS b WHERE v_id < 0 AND b.id = v_id AND b.finished_at IS NOT NULL;
             END IF;
         ELSIF NOT EXISTS (SELECT FROM pgqueue_batch AS b WHERE b.id = v_id AND b.finished_at IS NULL) THEN
             DELETE FROM pgqueue_batch_unsure AS u WHERE u.batch_id = v_id;

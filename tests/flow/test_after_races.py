@@ -1,0 +1,311 @@
+"""Messages that wait for others, between sessions: each is let go once, and none waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.flow.test_races import complete, in_background, settle, take
+from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
+from tests.support.tables import empty_tables
+
+
+@pytest.fixture(autouse=True)
+def empty_line(transactional_db: None) -> None:
+    empty_tables()
+
+
+PUT = "SELECT id FROM pgqueue_enqueue_after(%s, %s, 'load')"
+
+
+def put(session: Session, count: int) -> list[int]:
+    return column(session, "SELECT (pgqueue_enqueue('member')).id FROM generate_series(1, %s)", count)
+
+
+def wait_for(session: Session, ids: list[int], on_dead: str = "cancel") -> int:
+    found: int = one(session, PUT, ids, on_dead)
+    return found
+
+
+def ready(session: Session) -> list[str]:
+    return column(session, "SELECT handler FROM pgqueue_message WHERE status = 1")
+
+
+def kill(session: Session, victim: Session) -> None:
+    session.execute("SELECT pg_terminate_backend(%s, 10000)", [victim.info.backend_pid])
+    with pytest.raises(psycopg.OperationalError):
+        victim.commit()
+
+
+def test_the_last_two_at_once(session: Session, transactions: list[Session]) -> None:
+    wait_for(session, put(session, 2))
+    [first, second] = take(session, 2)
+    early, late, _ = transactions
+    complete(early, [second])
+    with in_background(partial(settle, late, [first])):
+        wait_for_lock(session, late)
+        assert ready(session) == []
+        early.commit()
+    assert ready(session) == ["load"]
+    assert column(session, "SELECT id FROM pgqueue_batch") == []
+
+
+def test_a_settlement_waits_for_nobody_while_another_one_is_left(
+    session: Session,
+    transactions: list[Session],
+) -> None:
+    wait_for(session, put(session, 4))
+    taken = take(session, 4)
+    for number, open_ in enumerate(transactions):
+        open_.execute("SET LOCAL lock_timeout = '1s'")
+        complete(open_, [taken[number]])
+    for open_ in transactions:
+        open_.commit()
+    complete(session, [taken[3]])
+    assert ready(session) == ["load"]
+
+
+@pytest.mark.parametrize("fate", ["killed", "rolled back"])
+@pytest.mark.parametrize("how", ["completed", "dead"])
+def test_the_last_one_ends_before_its_commit(
+    session: Session,
+    transactions: list[Session],
+    fate: str,
+    how: str,
+) -> None:
+    load = wait_for(session, put(session, 1))
+    taken = take(session, 1)
+    last = transactions[0]
+    if how == "completed":
+        complete(last, taken)
+    else:
+        last.execute("SELECT pgqueue_dead_letter(%s, %s, '{no}')", [[taken[0][0]], [taken[0][1]]])
+    if fate == "killed":
+        kill(session, last)
+    else:
+        last.rollback()
+    assert ready(session) == []
+    assert one(session, "SELECT waits_for FROM pgqueue_message WHERE id = %s", load) == -2
+    complete(session, taken)
+    assert ready(session) == ["load"]
+
+
+@pytest.mark.parametrize("fate", ["killed", "rolled back"])
+def test_the_enqueue_ends_before_its_commit(session: Session, transactions: list[Session], fate: str) -> None:
+    ids = put(session, 1)
+    wait_for(transactions[0], ids)
+    if fate == "killed":
+        kill(session, transactions[0])
+    else:
+        transactions[0].rollback()
+    complete(session, take(session, 1))
+    for table in ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_message"):
+        assert one(session, f"SELECT count(*) FROM {table}") == 0
+
+
+def test_what_ends_during_the_enqueue_counts(session: Session, transactions: list[Session]) -> None:
+    """The enqueue waits for the settlement, and then finds the message in the archive."""
+    ids = put(session, 1)
+    taken = take(session, 1)
+    early, late, _ = transactions
+    complete(early, taken)
+
+    def enqueue() -> None:
+        wait_for(late, ids)
+        late.commit()
+
+    with in_background(enqueue):
+        wait_for_lock(session, late)
+        early.commit()
+    assert ready(session) == ["load"]
+
+
+def test_a_settlement_waits_for_the_enqueue_that_waits_for_its_message(
+    session: Session,
+    transactions: list[Session],
+) -> None:
+    ids = put(session, 1)
+    taken = take(session, 1)
+    opener, late, _ = transactions
+    wait_for(opener, ids)
+    with in_background(partial(settle, late, taken)):
+        wait_for_lock(session, late)
+        opener.commit()
+    assert ready(session) == ["load"]
+
+
+def test_an_enqueue_waits_no_longer_than_it_was_told(session: Session, transactions: list[Session]) -> None:
+    ids = put(session, 1)
+    complete(transactions[0], take(session, 1))
+    answer = session.execute(
+        "SELECT outcome, refusal ->> 'sqlstate' FROM pgqueue_enqueue_after(%s, 'run', 'load', p_wait => '50 ms')", [ids]
+    ).fetchone()
+    assert answer == ("busy", "PGQ06")
+    transactions[0].rollback()
+    wait_for(session, ids)
+
+
+def test_an_operator_who_holds_the_message_does_not_hold_the_settlement(
+    session: Session,
+    transactions: list[Session],
+) -> None:
+    """The next sweep lets it go."""
+    load = wait_for(session, put(session, 1))
+    transactions[0].execute("SELECT pgqueue_edit(%s, '{}')", [load])
+    session.execute("SET lock_timeout = '100ms'")
+    complete(session, take(session, 1))
+    assert ready(session) == []
+    transactions[0].commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == ["load"]
+    assert one(session, "SELECT count(*) FROM pgqueue_batch_unsure") == 0
+
+
+def test_the_sweep_goes_on_along_the_chain(session: Session, transactions: list[Session]) -> None:
+    load = wait_for(session, put(session, 1))
+    last = wait_for(session, [load])
+    transactions[0].execute("SELECT pgqueue_edit(%s, '{}')", [load])
+    [(id, token)] = take(session, 1)  # noqa: A001
+    session.execute("SELECT pgqueue_dead_letter(%s, %s, '{no}')", [[id], [token]])
+    transactions[0].commit()
+    session.execute("SELECT pgqueue_sweep()")
+    found = column(session, "SELECT id FROM pgqueue_archived_message WHERE outcome = 'cancelled' ORDER BY id")
+    assert found == [load, last]
+
+
+@pytest.mark.parametrize("verb", ["pgqueue_cancel", "pgqueue_discard"])
+def test_it_is_given_up_while_the_last_one_is_settled(
+    session: Session,
+    transactions: list[Session],
+    verb: str,
+) -> None:
+    load = wait_for(session, put(session, 1))
+    transactions[0].execute(f"SELECT {verb}(ARRAY[%s::bigint])", [load])
+    complete(session, take(session, 1))
+    transactions[0].commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == []
+    for table in ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_batch_lost", "pgqueue_batch_unsure"):
+        assert one(session, f"SELECT count(*) FROM {table}") == 0
+
+
+def test_an_old_snapshot_does_not_leave_it_waiting(session: Session, transactions: list[Session]) -> None:
+    wait_for(session, put(session, 2))
+    [first, second] = take(session, 2)
+    old = transactions[0]
+    old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    old.execute("SELECT 1 FROM pgqueue_message")
+    complete(session, [second])
+    complete(old, [first])
+    old.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == ["load"]
+
+
+def dead(session: Session) -> int:
+    put(session, 1)
+    [(id, token)] = take(session, 1)  # noqa: A001
+    session.execute("SELECT pgqueue_dead_letter(%s, %s, '{no}')", [[id], [token]])
+    return id
+
+
+def test_a_redrive_meets_the_last_other_one(session: Session, transactions: list[Session]) -> None:
+    """The settlement waits for the redrive, and sees the new message."""
+    letter = dead(session)
+    wait_for(session, [letter, *put(session, 1)], "wait")
+    taken = take(session, 1)
+    redriver, late, _ = transactions
+    redriver.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
+    with in_background(partial(settle, late, taken)):
+        wait_for_lock(session, late)
+        redriver.commit()
+    assert ready(session) == ["member"]
+    complete(session, take(session, 1))
+    assert ready(session) == ["load"]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_an_enqueue_meets_the_redrive_of_its_dead_letter(
+    session: Session,
+    transactions: list[Session],
+    end: str,
+) -> None:
+    letter = dead(session)
+    redriver, late, _ = transactions
+    redriver.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
+
+    def enqueue() -> None:
+        wait_for(late, [letter], "wait")
+        late.commit()
+
+    with in_background(enqueue):
+        wait_for_lock(session, late)
+        getattr(redriver, end)()
+    if end == "rollback":
+        session.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
+    assert ready(session) == ["member"]
+    complete(session, take(session, 1))
+    assert ready(session) == ["load"]
+
+
+def test_settlements_in_opposite_order_both_commit(session: Session, transactions: list[Session]) -> None:
+    ids = put(session, 4)
+    wait_for(session, ids[:2])
+    wait_for(session, ids[2:])
+    taken = take(session, 4)
+    left, right, _ = transactions
+    complete(left, [taken[0]])
+    complete(right, [taken[2]])
+
+    def cross() -> None:
+        complete(left, [taken[3]])
+        left.commit()
+
+    with in_background(cross):
+        complete(right, [taken[1]])
+        right.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == ["load", "load"]
+
+
+def test_many_sessions_settle_what_many_wait_for(session: Session, connect: Connect) -> None:
+    """Some wait for one, some for many, of which others wait for the same; each is let go once."""
+    ids = put(session, 200)
+    loads = [wait_for(session, ids[number % 150 : number % 150 + 1 + number % 40]) for number in range(60)]
+    taken = take(session, 1000)
+    assert len(taken) == len(ids)
+    sessions = [connect(autocommit=True) for _ in range(4)]
+
+    def settle_all(number: int) -> None:
+        mine = taken[number::4]
+        for at in range(0, len(mine), 3):
+            complete(sessions[number], mine[at : at + 3])
+
+    together(*(partial(settle_all, number) for number in range(4)))
+    assert column(session, "SELECT id FROM pgqueue_message WHERE status = 1 ORDER BY id") == loads
+    for table in ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_batch_unsure"):
+        assert one(session, f"SELECT count(*) FROM {table}") == 0
+
+
+def test_enqueues_beside_settlements(session: Session, connect: Connect) -> None:
+    """Messages that are settled at this moment: none is missed."""
+    ids = put(session, 300)
+    taken = take(session, 1000)
+    settling, waiting = connect(autocommit=True), connect(autocommit=True)
+
+    def settle_all() -> None:
+        for each in taken:
+            complete(settling, [each])
+
+    def wait_all() -> None:
+        for number in ids:
+            wait_for(waiting, [number])
+
+    steps: list[Callable[[], Any]] = [settle_all, wait_all]
+    together(*steps)
+    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 1") == len(ids)
+    assert one(session, "SELECT count(*) FROM pgqueue_batch_member") == 0
