@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django_pgqueue import channel_release, channel_set, dead_letter, dequeue, enqueue
 from django_pgqueue.management.cli import dead
 from django_pgqueue.models import DeadLetter, Message
+from tests.support.cases import cases
 from tests.support.commands import pgqueue
 
 pytestmark = pytest.mark.django_db
@@ -52,16 +53,10 @@ def test_all_get_a_new_life_once() -> None:
     assert "No dead letters." in pgqueue("dead")
 
 
-@pytest.mark.parametrize(("arguments", "count"), FILTERED, ids=str)
+@cases(("arguments", "count"), FILTERED)
 def test_filters_choose(arguments: list[str], count: int) -> None:
     assert redrive(*arguments) == f"{count} redriven"
     assert Message.objects.count() == count
-
-
-def test_the_limit_takes_the_oldest() -> None:
-    redrive("--all", "--limit", "2")
-    redriven = Message.objects.values_list("redriven_from", flat=True)
-    assert sorted(redriven) == list(DeadLetter.objects.order_by("id").values_list("id", flat=True)[:2])
 
 
 def test_a_dry_run_counts_and_changes_nothing() -> None:
@@ -79,11 +74,6 @@ def test_a_released_channel_is_named() -> None:
     channel_release(channel="blue")
     with pytest.raises(CommandError, match="redriven before that"):
         redrive("--all")
-
-
-def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(CommandError, match="not at least 1"):
-        redrive("--all", "--limit", "0")
 
 
 def test_a_rate_spreads_them() -> None:
@@ -122,7 +112,7 @@ def test_the_answer_may_be_json() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "count"), [(["--all"], 6), *FILTERED], ids=str)
+@cases(("arguments", "count"), [(["--all"], 6), *FILTERED])
 def test_filters_choose_what_is_deleted(arguments: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead, "DELETED_LETTERS", 2)
     oldest_first = list(DeadLetter.objects.order_by("id").values_list("id", flat=True))
@@ -134,7 +124,7 @@ def test_filters_choose_what_is_deleted(arguments: list[str], count: int, monkey
         assert left == oldest_first[count:]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
+@cases("arguments", [[], ["--limit", "2"], ["--all", "--queue", "default"], ["--all", "7"]])
 def test_a_call_that_does_not_choose_dead_letters_is_refused(arguments: list[str]) -> None:
     for act in (redrive, delete):
         with pytest.raises(CommandError, match="Choose the dead letters"):
@@ -152,10 +142,3 @@ def test_redriven_dead_letters_stay() -> None:
     with pytest.raises(CommandError, match="Not all of them"):
         call_command("pgqueue", "delete", "dead", str(first.pk), str(second.pk), "--json", stdout=output)
     assert json.loads(output.getvalue())["left"] == {"not_found": 1, "redriven": 1}
-
-
-def test_the_answer_of_a_deletion_may_be_json() -> None:
-    answer = json.loads(delete("--reason", "failed", "--dry-run", "--json"))
-    assert (answer["dry_run"], answer["matching"], len(answer["of"])) == (True, 2, 2)
-    done = {"version": 1, "action": "delete", "dry_run": False, "deleted": 2, "left": {}}
-    assert json.loads(delete("--reason", "failed", "--json")) == done

@@ -10,9 +10,7 @@ from django.core.management import CommandError
 from django.db import connections
 
 from django_pgqueue import Breaker, breaker_open, breaker_set, channel_set, enqueue
-from django_pgqueue.models import Worker
 from tests.support.commands import status_and_output_of
-from tests.support.moments import pass_time
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -69,24 +67,6 @@ def test_it_mends_only_with_the_option() -> None:
         "lease_floors": 0,
         "places": 0,
     }
-
-
-def test_how_long_a_channel_may_wait_is_an_option() -> None:
-    enqueue("h")
-    Worker.objects.create(name="w", hostname="h", pid=1, queues=["default"], concurrency=1, version="0")
-    pass_time(minutes=5)
-    assert run("--only", "waiting")[0] == 1
-    assert run("--only", "waiting", "--max-wait", "3600")[0] == 0
-
-
-def test_hostile_names_stay_in_their_line() -> None:
-    name = "a\nCRITICAL  forged\x1b[2J"
-    channel_set(channel=name, queue=name)
-    enqueue("h", channel=name, queue=name)
-    pass_time(minutes=5)
-    _, printed = run("--only", "waiting")
-    assert "\nCRITICAL  forged" not in printed
-    assert "\x1b" not in printed
 
 
 @pytest.fixture

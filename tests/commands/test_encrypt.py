@@ -11,7 +11,7 @@ from django.core.management import CommandError
 
 from django_pgqueue import dead_letter, defer, dequeue, enqueue, redrive, retry
 from django_pgqueue.models import DeadLetter, Message, Schedule
-from tests.lifecycle.test_fernet import NEW, OLD, of_tenant, use
+from tests.lifecycle.test_fernet import NEW, OLD, use
 from tests.support.codecs import SECRET
 from tests.support.commands import pgqueue
 
@@ -107,17 +107,3 @@ def test_a_row_that_no_key_decrypts_ends_the_command_with_an_error(settings: Any
     with pytest.raises(CommandError, match="Bring their key back"):
         run()
     assert stored() == before
-
-
-def test_keys_that_cannot_be_had_end_the_command(settings: Any, filled: None) -> None:
-    use(settings, of_tenant)
-    with pytest.raises(CommandError, match="messages: 0 were encrypted anew"):
-        run()
-
-
-def test_a_codec_and_a_batch_are_needed(settings: Any) -> None:
-    with pytest.raises(CommandError, match="PAYLOAD_CODEC is not set"):
-        run()
-    use(settings, [NEW])
-    with pytest.raises(CommandError, match="not at least 1"):
-        run("--batch", "0")

@@ -6,6 +6,7 @@ import pytest
 from django.core.management import CommandError
 
 from django_pgqueue import channel_pause, channel_set, enqueue
+from tests.support.cases import cases
 from tests.support.commands import pgqueue
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +53,7 @@ def test_a_message_that_is_unknown_is_an_answer() -> None:
     assert run("message", "123456789").startswith("unknown ")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "problem"),
     [
         (["channel", "nobody"], 'channel "nobody" does not exist'),

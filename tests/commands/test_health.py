@@ -14,15 +14,13 @@ from django_pgqueue import (
     dead_letter,
     dequeue,
     enqueue,
-    handler_pause,
     limit_pause,
     limit_set,
     queue_pause,
-    queue_set,
     retry,
 )
-from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Worker
+from tests.support.cases import cases
 from tests.support.commands import status_and_output_of
 from tests.support.moments import pass_time
 
@@ -61,18 +59,6 @@ def test_the_line_names_the_queues_that_are_paused_or_have_no_worker() -> None:
     assert run("--max-backlog", "9")[1].endswith(", paused: mails, no worker for mails\n")
 
 
-def test_a_handler_that_is_paused_is_called_a_handler() -> None:
-    handler_pause("h")
-    pass_time(minutes=10)
-    assert dequeue() == []
-    assert run("--max-limit-wait", "60")[1].startswith("CRITICAL: handler h: a message waits for ")
-
-
-def test_messages_that_no_worker_knows_the_handler_of_are_reported() -> None:
-    defer_unknown(dequeue(limit=2), errors=[{"type": "django_pgqueue.exceptions.UnknownHandler"}] * 2)
-    assert run("--max-backlog", "9")[1].endswith(", 2 for handlers that the workers do not know\n")
-
-
 def test_a_message_that_waits_too_long_is_reported_with_the_cause() -> None:
     def problem() -> str:
         return run("--max-age", "60", "--queue", "default")[1].partition(" s")[2].strip()
@@ -84,7 +70,7 @@ def test_a_message_that_waits_too_long_is_reported_with_the_cause() -> None:
     assert problem() == ", the queue is paused"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "status", "problem"),
     [
         (["--max-age", "3600"], 0, "OK"),
@@ -95,7 +81,6 @@ def test_a_message_that_waits_too_long_is_reported_with_the_cause() -> None:
         (["--max-backlog", "0"], 2, "CRITICAL: default: 3 ready; mails: 1 ready\n"),
         (["--max-backlog", "0", "--queue", "mails", "--queue", "default"], 2, "CRITICAL: default"),
     ],
-    ids=str,
 )
 def test_limits(arguments: list[str], status: int, problem: str) -> None:
     found, printed = run(*arguments)
@@ -123,23 +108,6 @@ def test_messages_that_wait_for_a_shared_limit() -> None:
     [limit] = json.loads(run("--json")[1])["limits"]
     assert (limit["name"], limit["waiting"], limit["why"]) == ("stripe", 3, "paused")
     assert 600 <= limit["oldest_seconds"] < 660
-
-
-def test_messages_that_wait_for_their_order_key() -> None:
-    for _ in range(3):
-        enqueue("h", order_key="invoice-7")
-    dequeue(limit=10)
-    assert run("--max-backlog", "9")[1].endswith(", 2 waiting for their order key\n")
-
-
-def test_a_queue_at_its_limit() -> None:
-    queue_set("default", max_concurrency=1)
-    dequeue()
-    assert run("--max-limit-wait", "700")[0] == 0
-    pass_time(minutes=10)
-    status, printed = run("--max-limit-wait", "60", "--queue", "default")
-    assert (status, printed.partition(" a message")[0]) == (2, "CRITICAL: limit of queue default:")
-    assert run("--max-limit-wait", "60", "--queue", "mails")[0] == 0
 
 
 def test_a_message_that_holds_an_ordered_channel() -> None:
@@ -186,19 +154,3 @@ def test_a_queue_that_does_not_exist_is_no_success() -> None:
     with pytest.raises(CommandError, match="There is no queue nails") as raised:
         run("--queue", "nails")
     assert raised.value.returncode == 3
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--max-age", "0"],
-        ["--max-age", "x"],
-        ["--max-backlog", "-1"],
-        ["--max-limit-wait", "0"],
-        ["--max-held", "-5"],
-        ["--max-open-breakers", "-1"],
-    ],
-)
-def test_limits_that_make_no_sense_are_refused(arguments: list[str]) -> None:
-    with pytest.raises(CommandError, match="argument --max"):
-        run(*arguments)

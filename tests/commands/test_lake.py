@@ -20,7 +20,7 @@ from django.db import connections
 from django.test import override_settings
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue
-from django_pgqueue.management.cli.lake import conninfo, lake_environment, promises, run_process
+from django_pgqueue.management.cli.lake import lake_environment, promises
 from django_pgqueue.pipeline.models import Lake
 from django_pgqueue.spark.transforms.sla import parse_sla
 from tests.support.commands import manage
@@ -35,13 +35,6 @@ django.setup()
 from django_pgqueue.management.cli.lake import run_process
 sys.exit(run_process([sys.executable, "-c", {CHILD!r}], dict(os.environ)))
 """
-
-
-@pytest.mark.django_db
-def test_an_action_has_its_own_help(environment: dict[str, str]) -> None:
-    shown = manage("pgqueue", "lake", "verify", "--help", **environment)
-    assert shown.returncode == 0, shown.stderr
-    assert "--lake" in shown.stdout
 
 
 @pytest.mark.django_db
@@ -97,13 +90,6 @@ def watch_arguments(secret: str, seen: set[str], done: threading.Event) -> None:
                     seen.add(text)
 
 
-@pytest.mark.django_db
-def test_the_process_connects_to_the_queues_database() -> None:
-    with psycopg.connect(conninfo("default")) as session:
-        [name] = session.execute("SELECT current_database()").fetchone()
-    assert name == connections["default"].settings_dict["NAME"]
-
-
 def test_a_password_and_options_reach_the_process() -> None:
     secret = "it's a \\ canary"
     given = {**connections["default"].settings_dict, "USER": "shop", "PASSWORD": secret, "HOST": "db", "PORT": "6432"}
@@ -128,19 +114,6 @@ def test_settings_are_handed_over() -> None:
         assert promises("run") == options
     assert all(option.startswith("--sla=") for option in options)
     assert parse_sla(option.removeprefix("--sla=") for option in options) == given["SLA"]
-
-
-@pytest.mark.parametrize(
-    ("program", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137)]
-)
-def test_a_status_and_a_signal_are_returned_as_a_shell_does(program: str, status: int) -> None:
-    thread = threading.Thread(
-        target=lambda: statuses.append(run_process([sys.executable, "-c", program], dict(os.environ)))
-    )
-    statuses: list[int] = []
-    thread.start()
-    thread.join(280)
-    assert statuses == [status]
 
 
 @pytest.mark.usefixtures("untraced")

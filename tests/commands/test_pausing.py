@@ -10,17 +10,14 @@ from django.utils import timezone
 
 from django_pgqueue import (
     Breaker,
-    NewMessage,
-    breaker_open,
     breaker_set,
     channel_set,
     dequeue,
     enqueue,
-    enqueue_many,
     limit_set,
 )
-from django_pgqueue.doctor import examine
 from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
+from tests.support.cases import cases
 from tests.support.commands import pgqueue
 
 pytestmark = pytest.mark.django_db
@@ -120,19 +117,12 @@ def test_a_dry_run_changes_nothing() -> None:
     assert Channel.objects.get().paused_at is None
 
 
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-@pytest.mark.parametrize(("thing", "name"), [("queue", "emials"), ("channel", "none"), ("worker", "x"), ("limit", "y")])
+@cases("dry", [[], ["--dry-run"]])
+@cases(("thing", "name"), [("queue", "emials"), ("channel", "none"), ("worker", "x"), ("limit", "y")])
 def test_a_name_that_does_not_exist_is_refused_and_the_list_is_named(thing: str, name: str, dry: list[str]) -> None:
     for act in (pause, resume):
         with pytest.raises(CommandError, match=rf"There is no {thing} .*{name}\. pgqueue {thing}s lists what there is"):
             act(thing, name, *dry)
-
-
-def test_a_worker_is_paused_without_an_end() -> None:
-    with pytest.raises(CommandError, match="unrecognized arguments: --for 5"):
-        pause("worker", "w", "--for", "5")
-    with pytest.raises(CommandError, match="not more than zero"):
-        pause("queue", "default", "--for", "0")
 
 
 def listed() -> list[list[str]]:
@@ -155,18 +145,6 @@ def test_a_breaker_is_listed_opened_and_closed() -> None:
     assert len(dequeue()) == 1
 
 
-def test_a_number_that_is_not_counted_to_the_end_says_so() -> None:
-    breaker_set("mail", Breaker(pause=timedelta(hours=1)))
-    breaker_open("mail")
-    enqueue_many(NewMessage(handler="mail") for _ in range(1_010))
-    for _ in range(50):
-        # Each sets some of them aside.
-        assert dequeue(limit=500) == []
-    assert listed()[0][-2] == "1,000+"
-    [finding] = examine(only=["breaker_open"]).findings
-    assert "At least 1,000 message(s) wait for them." in finding.problem
-
-
 def test_one_of_a_channel_is_listed_while_it_is_open() -> None:
     breaker_set("mail", Breaker(per="channel"))
     pgqueue("open breaker", "mail", "--channel", "default", "--for", "3600")
@@ -181,12 +159,3 @@ def test_one_of_a_channel_is_listed_while_it_is_open() -> None:
     assert json.loads(pgqueue("breakers", "--channel", "default", "--json"))["breakers"] == [of_channel]
     pgqueue("close breaker", "mail", "--channel", "default")
     assert [row[2] for row in listed()] == ["-"]
-
-
-def test_a_dry_run_changes_no_breaker() -> None:
-    breaker_set("mail", Breaker())
-    assert pgqueue("open breaker", "mail", "--dry-run") == "The breaker of mail would be open."
-    assert pgqueue("close breaker", "mail", "--dry-run") == "The breaker of mail would be closed."
-    assert "closed" in pgqueue("breakers")
-    with pytest.raises(CommandError, match="has no breaker"):
-        pgqueue("close breaker", "other", "--dry-run")

@@ -19,6 +19,7 @@ from django_pgqueue.management.cli.options import duration, duration_or_zero
 from django_pgqueue.management.cli.verbs import VERBS
 from django_pgqueue.management.commands.pgqueue import Command
 from django_pgqueue.models import Message
+from tests.support.cases import cases
 from tests.support.commands import manage, pgqueue
 
 
@@ -43,7 +44,7 @@ def test_without_a_verb_it_shows_them_and_how_it_ends(capsys: pytest.CaptureFixt
     assert "  3  the database cannot be asked" in shown
 
 
-@pytest.mark.parametrize("words", VERBS)
+@cases("words", VERBS)
 def test_the_help_of_a_verb_has_an_example_that_it_understands(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         call_command("pgqueue", *words.split(), "--help")
@@ -134,6 +135,6 @@ def test_durations_have_units() -> None:
             duration(text)
 
 
-@pytest.mark.parametrize("text", ["10/m", "1/30s", "5/s burst 20", "1000/s", "1/h", "1/2d", "7/m"])
+@cases("text", ["10/m", "1/30s", "5/s burst 20", "1000/s", "1/h", "1/2d", "7/m"])
 def test_a_rate_is_shown_as_it_was_given(text: str) -> None:
     assert rate_text(*parse_rate(text)) == {"1/30s": "2/m"}.get(text, text)

@@ -11,6 +11,7 @@ from django.core.management import CommandError
 from django_pgqueue import channel_set, dequeue, enqueue, limit_set
 from django_pgqueue.management.cli import removing
 from django_pgqueue.models import ArchivedMessage, Channel, Message, Schedule, SharedLimit
+from tests.support.cases import cases
 from tests.support.commands import pgqueue
 from tests.support.sessions import Connect
 
@@ -26,7 +27,7 @@ def _queue(monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue("h", channel="a", queue="mails", delay=timedelta(hours=1))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "names", "count"),
     [
         ("purge queue mails", {"queue": "mails"}, 3),
@@ -93,10 +94,8 @@ def test_it_says_when_others_hold_what_is_left(connect: Connect) -> None:
     assert pgqueue("drop queue mails --purge").startswith("queue mails is dropped: 1 messages purged")
 
 
-@pytest.mark.parametrize(
-    "words", ["purge queue", "purge channel", "release channel", "drop queue", "drop limit", "drop schedule"]
-)
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@cases("words", ["purge queue", "purge channel", "release channel", "drop queue", "drop limit", "drop schedule"])
+@cases("dry", [[], ["--dry-run"]])
 def test_a_name_that_does_not_exist_is_refused(words: str, dry: list[str]) -> None:
     thing = words.split()[1]
     with pytest.raises(CommandError, match=rf"There is no {thing} .*nobody\. pgqueue {thing}s lists what there is"):

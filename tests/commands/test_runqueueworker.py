@@ -9,13 +9,14 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from django_pgqueue.management.commands import runqueueworker
+from tests.support.cases import cases
 
 
 def run(*arguments: str) -> None:
     call_command("runqueueworker", *arguments, skip_checks=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "problem"),
     [
         (["--concurrency", "0"], "0 is not at least 1"),
@@ -29,8 +30,11 @@ def run(*arguments: str) -> None:
         (["--exclude-queue", ""], "an empty name is not a queue"),
         (["--queue", "a", "--exclude-queue", "a"], "leaves no queue to serve"),
         (["--database", "elsewhere"], "There is no database 'elsewhere' in DATABASES"),
+        (["--processes", "-1"], "-1 is not at least 0"),
+        (["--processes", "0", "--reload"], "it needs --processes 1 or more"),
+        (["--probe-port", "web"], "web is not a port"),
+        (["--heartbeat-file", "/no/such/folder/file"], "does not exist"),
     ],
-    ids=str,
 )
 @pytest.mark.django_db
 def test_bad_options_are_named(arguments: list[str], problem: str) -> None:
@@ -56,19 +60,3 @@ def test_processes_need_to_find_the_settings(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     with pytest.raises(CommandError, match="DJANGO_SETTINGS_MODULE, which is not set"):
         run()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (["--processes", "-1"], "-1 is not at least 0"),
-        (["--processes", "0", "--reload"], "it needs --processes 1 or more"),
-        (["--probe-port", "web"], "web is not a port"),
-        (["--heartbeat-file", "/no/such/folder/file"], "does not exist"),
-    ],
-    ids=str,
-)
-@pytest.mark.django_db
-def test_bad_options_of_processes_are_named(arguments: list[str], problem: str) -> None:
-    with pytest.raises(CommandError, match=problem):
-        run(*arguments)

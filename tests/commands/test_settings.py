@@ -10,6 +10,7 @@ from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dequeue, enqueue, queue_pause
 from django_pgqueue.models import Channel, Queue, SharedLimit
+from tests.support.cases import cases
 from tests.support.commands import pgqueue
 
 pytestmark = pytest.mark.django_db
@@ -113,13 +114,6 @@ def test_a_channel_that_is_not_there_is_made() -> None:
     assert Channel.objects.filter(queue="mails", name="newer").exists()
 
 
-def test_the_archive_of_a_channel_is_set_and_left_to_the_queue() -> None:
-    assert set_channel("--archive", "none") == "channel default/acme: archive none → none"
-    assert Channel.objects.get(name="acme").archive == "none"
-    set_channel("--archive", "queue")
-    assert Channel.objects.get(name="acme").archive is None
-
-
 def test_the_order_of_a_channel_is_set_and_ended() -> None:
     text = set_channel("--ordered", "--on-dead", "pause")
     assert text == "channel default/acme: ordered off → on, on_dead continue → pause"
@@ -148,7 +142,7 @@ def test_a_limit_is_made_changed_and_lifted_and_holds_at_once() -> None:
     assert (limit.release_interval, limit.release_burst) == (None, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("words", "complaint"),
     [
         ("queue default", "Name at least one setting"),

@@ -38,13 +38,6 @@ def test_a_table_of_queues() -> None:
     assert len(lines) == 3
 
 
-@pytest.mark.django_db
-def test_one_queue() -> None:
-    channel_set(channel="default")
-    channel_set(channel="acme", queue="mails")
-    assert [line.split()[0] for line in run("--queue", "mails").splitlines()] == ["queue", "mails"]
-
-
 def test_the_rates_count_enqueued_and_settled_messages(connect: Connect) -> None:
     channel_set(channel="default")
     with connection.cursor() as cursor:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from django.core.management import CommandError
 
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.models import Message
@@ -37,11 +35,6 @@ def test_the_statements_for_pg_cron_are_printed_and_nothing_is_done() -> None:
     assert Message.objects.get().status == Message.Status.LEASED
 
 
-def test_pg_cron_keeps_what_is_not_exported_if_the_setting_says_so(settings: Any) -> None:
-    settings.DJANGO_PGQUEUE = {"KEEP_UNTIL_EXPORTED": True, "LAKE": "/srv/lake"}
-    assert "pgqueue_prune('2592000 seconds', NULL, 7, true)" in run("--print-cron")
-
-
 def test_the_printed_statements_of_pg_cron_run() -> None:
     from django.db import connection
 
@@ -49,8 +42,3 @@ def test_the_printed_statements_of_pg_cron_run() -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement)
             assert cursor.fetchall()
-
-
-def test_an_unknown_database_is_named() -> None:
-    with pytest.raises(CommandError, match="There is no database 'elsewhere' in DATABASES"):
-        run("--database", "elsewhere")

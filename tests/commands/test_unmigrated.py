@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from io import StringIO
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +21,7 @@ from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.management.cli.options import NAME
 from django_pgqueue.management.cli.verbs import VERBS
 from django_pgqueue.sql.call import call
+from tests.support.cases import cases
 from tests.support.sql import sql
 
 BARE = "pgqueue_test_bare"
@@ -74,7 +73,7 @@ def problem(db: None) -> Callable[[str], str]:
     return problem
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, *verbs()])
+@cases("words", [*COMMANDS, *verbs()])
 def test_a_command_says_that_the_database_is_not_migrated(bare: str, words: str) -> None:
     with pytest.raises(CommandError) as raised:
         call_command(*words.split(), "--database", bare, skip_checks=True)
@@ -102,14 +101,6 @@ def test_the_doctor_has_one_finding(bare: str) -> None:
     [finding] = examine(using=bare).findings
     assert (finding.code, finding.severity.word) == ("not_migrated", "critical")
     assert finding.action.startswith("Run manage.py migrate --database bare;")
-
-
-def test_the_doctor_mends_nothing_there(bare: str) -> None:
-    output = StringIO()
-    with pytest.raises(SystemExit) as raised:
-        call_command("pgqueue", "doctor", "--fix", "--json", f"--database={bare}", stdout=output)
-    document = json.loads(output.getvalue())
-    assert (raised.value.code, document["repaired"], len(document["findings"])) == (2, None, 1)
 
 
 @pytest.mark.parametrize("processes", [0, 1])

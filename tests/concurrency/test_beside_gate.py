@@ -8,11 +8,8 @@ import pytest
 
 from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import seeds
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, set_queue, settle
-from verification.chaos.sabotage.beside import DEFECTS
-from verification.chaos.sabotage.defects import Defect
-from verification.model_based.sabotage import installed
 
 
 def limit(session: Session, most: int, **settings: object) -> None:
@@ -71,30 +68,6 @@ def test_the_last_places_are_taken_at_the_gate(session: Session, most: int) -> N
     assert not one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
-@pytest.mark.parametrize("settings", [{"fairness": "share"}, {"max_share": 0.5}, {"release_interval": "1 microsecond"}])
-def test_other_limits_are_looked_at_by_one_dequeue_at_a_time(session: Session, settings: dict[str, object]) -> None:
-    limit(session, 50, **settings)
-    fill(session, "default", 4)
-    dequeue(session)
-
-    assert sides(session) == 0
-
-
-def test_a_message_that_is_set_aside_leaves_its_place_to_the_next_one(session: Session) -> None:
-    limit(session, 20)
-    session.execute("""SELECT pgqueue_limit_set('none', '{"max_concurrency": 1}')""")
-    session.execute("SELECT pgqueue_limit_pause('none')")
-    fill(session, "default", 3)
-    first = one(session, "SELECT min(id) FROM pgqueue_message")
-    session.execute("UPDATE pgqueue_message SET limits = ARRAY(SELECT id FROM pgqueue_limit) WHERE id = %s", [first])
-
-    leases = [lease.id for _ in range(2) for lease in dequeue(session)]
-
-    assert len(leases) == 2
-    assert first not in leases
-    assert set(leases) <= set(column(session, "SELECT unnest(held) FROM pgqueue_gate_side"))
-
-
 def total(session: Session, connect: Callable[..., Session], calls: int) -> int:
     """Return how many messages are leased at the end under a limit of 12.
 
@@ -120,14 +93,6 @@ def total(session: Session, connect: Callable[..., Session], calls: int) -> int:
 @pytest.mark.parametrize("calls", [1, 3])
 def test_all_places_are_given_and_no_more(session: Session, connect: Callable[..., Session], calls: int) -> None:
     assert total(session, connect, calls) == 12
-
-
-@pytest.mark.parametrize(("defect", "calls"), [*zip(DEFECTS, [1, 1, 1, 3], strict=True)])
-def test_a_defect_gives_more_places(
-    session: Session, connect: Callable[..., Session], defect: Defect, calls: int
-) -> None:
-    with installed(session, defect):
-        assert total(session, connect, calls) > 12
 
 
 @pytest.mark.parametrize("most", [9, 11])

@@ -39,15 +39,6 @@ def test_no_message_is_leased_while_another_transaction_held_the_handlers_row(
     assert one(session, "SELECT count(*) FROM pgqueue_limit WHERE open_until IS NOT NULL") == 20
 
 
-def test_a_row_that_another_transaction_has_made_meanwhile_is_found(session: Session) -> None:
-    breaker_set(session, per="channel")
-    make_channel(session, "a")
-    channel_id = one(session, "SELECT id FROM pgqueue_channel WHERE name = 'a'")
-    made = f"SELECT pgqueue_limit_of_channel(l, {channel_id}) FROM pgqueue_limit AS l WHERE channel_id IS NULL"
-
-    assert one(session, made) == one(session, made)
-
-
 def test_after_it_was_one_of_the_handler_late_messages_do_not_open_it_again(session: Session) -> None:
     make_channel(session, "a")
     breaker_set(session)

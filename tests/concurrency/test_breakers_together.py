@@ -64,20 +64,6 @@ def test_waiting_messages_go_on_when_the_breaker_is_taken_away(session: Session)
     assert len(dequeue(session)) == 1
 
 
-def test_it_is_opened_and_closed_by_hand(session: Session) -> None:
-    breaker_set(session)
-    enqueue(session, "a")
-    assert one(session, "SELECT outcome FROM pgqueue_breaker_open('work')") == "open"
-    assert not dequeue(session)
-    assert one(session, "SELECT outcome FROM pgqueue_breaker_close('work')") == "closed"
-    assert len(dequeue(session)) == 1
-    fail(session, 2)
-    assert one(session, "SELECT outcome FROM pgqueue_breaker_close('work')") == "closed"
-    fail(session, 2)
-    enqueue(session, "a")
-    assert len(dequeue(session)) == 1
-
-
 def test_an_ordered_channel_waits_and_keeps_its_order(session: Session) -> None:
     make_channel(session, "c", ordered=True)
     breaker_set(session)
@@ -90,16 +76,6 @@ def test_an_ordered_channel_waits_and_keeps_its_order(session: Session) -> None:
     assert tried.id == first
     settle(session, [tried])
     assert [lease.id for lease in dequeue(session)] == [second]
-
-
-def test_a_sleeping_worker_is_woken_for_the_next_try(session: Session) -> None:
-    breaker_set(session, pause="2 seconds")
-    fail(session, 3)
-    enqueue(session, "a")
-    assert not dequeue(session)
-
-    assert 0 < one(session, "SELECT extract(epoch FROM pgqueue_next_due('{default}'))") <= 2
-    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
 def test_outcomes_that_no_breaker_needs_are_pruned_and_openings_stay_counted(session: Session) -> None:
@@ -230,17 +206,3 @@ def test_a_change_is_given_to_one_worker_alone(session: Session, business: Sessi
     assert changes(session) == []
     business.rollback()
     assert changes(session) == ["opened"]
-
-
-def test_a_message_that_needs_no_limit_does_not_ask_one(session: Session) -> None:
-    breaker_set(session)
-    asks = "SELECT count(*) FROM pgqueue_must_ask(ARRAY(SELECT id FROM pgqueue_message))"
-    enqueue(session, "a")
-    assert one(session, asks) == 0
-    fail(session, 1)
-    assert one(session, asks) == 2
-    settle(session, dequeue(session))
-    enqueue(session, "a")
-    assert one(session, asks + " AS n JOIN pgqueue_message AS m USING (id) WHERE m.status = 1") == 0
-    session.execute("SELECT pgqueue_breaker_open('work')")
-    assert one(session, asks) == 2

@@ -39,16 +39,6 @@ def test_a_settlement_under_way_wins(session: Session, business: Session) -> Non
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 
 
-def test_a_heartbeat_under_way_wins(session: Session, business: Session) -> None:
-    enqueue_impatient(session, 1)
-    [lease] = dequeue(session, lease=EXPIRED)
-    settle(business, [lease], "heartbeat")
-    assert dequeue(session) == []
-    business.commit()
-    assert dequeue(session) == []
-    assert settle(session, [lease]) == [lease.id]
-
-
 @pytest.mark.parametrize("seed", range(3 * STRESS))
 def test_many_sessions_race_for_what_expired(session: Session, connect: Callable[..., Session], seed: int) -> None:
     messages = enqueue_impatient(session, 60)
@@ -69,31 +59,6 @@ def test_many_sessions_race_for_what_expired(session: Session, connect: Callable
     assert sorted(found) == [(message, 2) for message in messages]
 
 
-def test_a_limit_holds_while_sessions_race(session: Session, connect: Callable[..., Session]) -> None:
-    make_channel(session, "few", max_concurrency=2)
-    for _ in range(20):
-        enqueue(session, "few", backoff="0", max_attempts=1000)
-
-    def consume(one_session: Session) -> Callable[[], int]:
-        def run() -> int:
-            most = 0
-            for turn in range(30):
-                # Some are lost at once, and come back.
-                dequeue(one_session, 3, lease=EXPIRED if turn % 3 == 0 else "1 minute")
-                most = max(most, one(one_session, "SELECT count(*) FROM pgqueue_message WHERE status = 2"))
-                held = one_session.execute(
-                    "SELECT id, lease_token FROM pgqueue_message WHERE status = 2"
-                    " AND lease_expires_at > clock_timestamp() ORDER BY random() LIMIT 1"
-                )
-                for number, token in held.fetchall():
-                    one_session.execute("SELECT pgqueue_complete(%s, %s, p_skip_lost => true)", [[number], [token]])
-            return most
-
-        return run
-
-    assert max(together(*[consume(connect(autocommit=True)) for _ in range(3)])) <= 2
-
-
 @pytest.mark.parametrize("what", ["lease", "schedule"])
 def test_a_lease_or_promotion_that_a_long_transaction_commits_late_is_above_the_floor(
     session: Session, business: Session, what: str
@@ -110,24 +75,6 @@ def test_a_lease_or_promotion_that_a_long_transaction_commits_late_is_above_the_
         tick(session)
     business.commit()
     assert len(dequeue(session)) == 1
-
-
-def test_the_floors_rise_to_what_is_there(session: Session) -> None:
-    make_channel(session, "a")
-    enqueue(session, "a", delay="1 hour")
-    enqueue(session, "a")
-    dequeue(session, lease="1 hour")
-    tick(session, 5)
-    query = "SELECT {} FROM pgqueue_floor ORDER BY id DESC LIMIT 1"
-    for floor in ("expiry_from", "due_from"):
-        raised = f"{floor} > clock_timestamp() - interval '1 minute' AND {floor} < clock_timestamp()"
-        assert one(session, query.format(raised)), floor
-
-    session.execute("UPDATE pgqueue_message SET lease_expires_at = lease_expires_at - interval '2 h' WHERE status = 2")
-    before = one(session, query.format("expiry_from"))
-    session.execute("UPDATE pgqueue_floor SET expiry_from = '-infinity'")
-    tick(session, 3)
-    assert one(session, query.format("expiry_from")) < before, "an expired lease holds the floor"
 
 
 def test_a_floor_of_the_future_hides_nothing(session: Session) -> None:

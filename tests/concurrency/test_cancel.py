@@ -42,24 +42,6 @@ def test_a_completion_under_way_wins(session: Session, business: Session, connec
     assert outcomes(session) == ["completed"]
 
 
-def test_a_completion_that_is_rolled_back_does_not(
-    session: Session, business: Session, connect: Callable[..., Session]
-) -> None:
-    message = enqueue(session)
-    leases = dequeue(session)
-    settle(business, leases)
-    operator = connect(autocommit=True)
-
-    def rollback() -> None:
-        wait_for_lock(session, operator)
-        business.rollback()
-
-    answer, _ = together(lambda: cancel(operator, message), rollback)
-
-    assert answer == {message: "requested"}
-    assert settle(session, leases) == [message]
-
-
 def test_a_dequeue_under_way_has_it(session: Session, business: Session, connect: Callable[..., Session]) -> None:
     message = enqueue(session)
     leases = dequeue(business)
@@ -83,15 +65,6 @@ def test_a_dequeue_passes_by_what_is_being_cancelled(session: Session, business:
     assert [lease.id for lease in dequeue(session, 10)] == [second]
     business.commit()
     assert dequeue(session) == []
-
-
-def test_a_cancellation_that_is_rolled_back_takes_nothing_away(session: Session, business: Session) -> None:
-    first, second = enqueue(session), enqueue(session)
-    cancel(business, first)
-    assert [lease.id for lease in dequeue(session, 10)] == [second]
-    business.rollback()
-
-    assert [lease.id for lease in dequeue(session, 10)] == [first]
 
 
 @pytest.mark.parametrize("verb", ["defer", "retry"])

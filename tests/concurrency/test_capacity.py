@@ -206,18 +206,6 @@ def test_the_part_holds_for_one_channel_alone(session: Session, tenants: None, v
     assert held(session) == {"a": 2}
 
 
-def test_a_settlement_under_max_share_wakes_a_worker(session: Session, other: Session, tenants: None) -> None:
-    work_at(session, 2)
-    set_queue(session, max_share=0.5)
-    fill(session, "a", 5)
-    leases = dequeue(session, 5)
-    other.execute("LISTEN pgqueue")
-    other.execute("SELECT pgqueue_wait('w', '{default}', '1 minute')")
-    settle(session, leases)
-
-    assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["default"]
-
-
 def test_a_channel_that_comes_back_is_not_hidden_by_a_lazy_arrival(
     session: Session, business: Session, tenants: None
 ) -> None:

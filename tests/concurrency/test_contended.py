@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
-import pytest
-
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue, fill, make_channel
 
 
@@ -70,38 +65,3 @@ def test_a_due_message_is_promoted_while_another_transaction_holds_a_lane(sessio
     session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE id = %s", [due])
 
     assert [lease.id for lease in dequeue(session)] == [due]
-
-
-@pytest.mark.parametrize("verb", ["dequeue", "pop", "claim"])
-def test_no_consumer_sleeps_in_its_transaction(
-    session: Session, business: Session, connect: Callable[..., Session], verb: str
-) -> None:
-    hold_a_limited_lane(session, business)
-    consumers = [connect(autocommit=True) for _ in range(3)]
-    if verb == "claim":
-        streams = [
-            one(each, "SELECT owner FROM pgqueue_stream_open(%s, 'default')", f"s{place}")
-            for place, each in enumerate(consumers)
-        ]
-    sleeping: list[str] = []
-    calls = 60
-
-    def consume(place: int) -> None:
-        for _ in range(calls):
-            if verb == "claim":
-                query = "SELECT messages, contended FROM pgqueue_stream_claim(%s, %s, 0)"
-                assert consumers[place].execute(query, [f"s{place}", streams[place]]).fetchone() == (0, True)
-            else:
-                assert consumers[place].execute(f"SELECT id FROM pgqueue_{verb}()").fetchall() == []
-
-    def watch() -> None:
-        query = "SELECT wait_event FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-        while any(thread.is_alive() for thread in threads):
-            sleeping.extend(column(session, query))
-
-    threads = [threading.Thread(target=consume, args=[place], daemon=True) for place in range(3)]
-    for thread in threads:
-        thread.start()
-    watch()
-
-    assert sleeping == []

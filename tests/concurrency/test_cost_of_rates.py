@@ -80,25 +80,6 @@ def test_a_message_that_is_set_aside_for_a_shared_limit_costs_no_rate(session: S
     assert [lease.id for lease in drain(session)] == [small], f"8 of 10 tokens are used, and {large} finds none"
 
 
-def test_the_tokens_of_a_message_that_is_set_aside_are_back_before_its_lane_is_free(session: Session) -> None:
-    """A dequeue that found the lane without them, and got them later, would start one message too many."""
-    make_channel(session, "a", release_interval=HOUR, release_burst=10)
-    limit_set(session, "stripe", handlers=["work"])
-    session.execute("SELECT pgqueue_limit_pause('stripe')")
-    enqueue(session, "a", cost=4)
-
-    taken_at = one(
-        session,
-        """
-        SELECT t.taken_at FROM pgqueue_take('default', 1) AS t
-        LEFT JOIN LATERAL pgqueue_lease(t.ids, t.taken_at, '1 minute', 'w', gen_random_uuid()) AS l ON true
-    """,
-    )
-
-    assert one(session, "SELECT next_at FROM pgqueue_lane WHERE next_at > '-infinity'") <= taken_at
-    assert one(session, "SELECT count(*) FROM pgqueue_arrival WHERE spent <> 0") == 0
-
-
 def test_an_expensive_message_is_not_overtaken_for_ever(session: Session) -> None:
     """In a queue with a rate, its channel keeps its place in the line, and the others wait."""
     set_queue(session, release_interval="5 milliseconds", release_burst=20)
@@ -128,19 +109,6 @@ def test_a_queue_whose_rate_is_used_up_lets_workers_sleep(session: Session) -> N
     assert not one(session, "SELECT pgqueue_is_contended('{default}')")
     due = one(session, "SELECT extract(epoch FROM pgqueue_next_due('{default}'))")
     assert due == pytest.approx(600, abs=60), "five tokens are left, and the message needs 15"
-
-
-def test_a_channel_whose_rate_is_used_up_lets_workers_sleep(session: Session) -> None:
-    make_channel(session, "a", release_interval="1 minute", release_burst=20)
-    enqueue(session, "a", cost=15)
-    waits = enqueue(session, "a", cost=15)
-    assert len(taken(session)) == 1
-
-    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
-    due = one(session, "SELECT extract(epoch FROM pgqueue_next_due('{default}'))")
-    assert due == pytest.approx(600, abs=60)
-    sentence = one(session, "SELECT sentence FROM pgqueue_explain_message(%s) WHERE code = 'rate'", waits)
-    assert "its next message costs 15" in sentence
 
 
 def test_a_rolled_back_dequeue_has_cost_nothing(session: Session, business: Session, rated: Rated) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.support.sessions import Session, one
+from tests.support.sessions import Session
 from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, tick
 from tests.support.verbs import settle as complete
-from verification.chaos.sabotage.defects import Defect
-from verification.chaos.sabotage.turns import COSTLY
 
 ROUNDS = 40
 
@@ -82,47 +79,6 @@ def test_cheaper_messages_of_another_queue_do_not_overtake_it_for_ever(
         passed += len(taken)
 
     assert passed <= 8
-
-
-@pytest.mark.parametrize("settings", [{"max_cost": 10}, {"release_interval": "1 second", "release_burst": 10}])
-def test_dequeues_write_nothing_until_there_is_enough_for_it(session: Session, settings: dict[str, Any]) -> None:
-    """Each of them locked the limit and wrote that the message saves up, and workers asked again at once."""
-    limit_set(session, "gpt", **settings)
-    enqueue(session, "cheap", cost=6, limits=["gpt"])
-    held = dequeue(session)
-    costly = enqueue(session, "costly", cost=10, limits=["gpt"])
-    for _ in range(3):
-        assert dequeue(session, 10) == []
-
-    with session.transaction():
-        assert dequeue(session, 10) == []
-        assert one(session, "SELECT pg_current_xact_id_if_assigned()") is None
-    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
-    if "max_cost" not in settings:
-        assert one(session, "SELECT pgqueue_next_due('{default}')") > timedelta(seconds=4)
-    complete(session, held)
-    session.execute("UPDATE pgqueue_meter SET filled_at = filled_at - interval '10 s'")
-    assert [lease.id for lease in dequeue(session, 10)] == [costly]
-
-
-def test_workers_ask_again_where_a_part_of_the_cost_is_free(session: Session) -> None:
-    limit_set(session, "gpt", max_cost=10)
-    for _ in range(6):
-        enqueue(session, "cheap", cost=2, limits=["gpt"])
-    held = [lease for _ in range(5) for lease in dequeue(session)]
-    assert dequeue(session) == []
-    assert not one(session, "SELECT pgqueue_is_contended('{default}')")
-    complete(session, held[:2])
-
-    assert one(session, "SELECT pgqueue_is_contended('{default}')")
-
-
-@pytest.mark.parametrize("defect", COSTLY, ids=lambda defect: defect.name)
-def test_a_defect_lets_all_overtake_it(business: Session, defect: Defect) -> None:
-    """The defect is rolled back with the transaction of this session."""
-    defect.install(business)
-    by = "message" if "that wait" in defect.name else "handler"
-    assert overtakers(business, "max_cost", by) == ROUNDS
 
 
 def test_one_of_a_paused_channel_holds_up_no_other(session: Session) -> None:

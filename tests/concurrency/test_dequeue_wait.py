@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
 from psycopg.types.json import Jsonb
 
 from tests.support.cases import cases
@@ -182,25 +181,3 @@ def test_in_a_transaction_block_it_says_what_to_do_and_leases_nothing(session: S
     assert "in autocommit" in error.diag.message_hint
     business.rollback()
     assert len(dequeue(session)) == 1
-
-
-def test_in_a_function_it_says_what_to_do(session: Session) -> None:
-    enqueue(session)
-    session.execute(
-        "CREATE FUNCTION waits_inside() RETURNS jsonb LANGUAGE plpgsql AS"
-        " $$ DECLARE v jsonb; BEGIN CALL pgqueue_dequeue_wait(messages => v); RETURN v; END $$"
-    )
-    try:
-        assert "or a function" in str(refusal_of_wait(session, "SELECT waits_inside()"))
-    finally:
-        session.execute("DROP FUNCTION waits_inside()")
-    assert len(dequeue(session)) == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_it_is_called_over_a_connection_of_django(session: Session) -> None:
-    message = enqueue(session)
-    with connection.cursor() as cursor:
-        cursor.execute("CALL pgqueue_dequeue_wait('default', p_wait => '1 minute')")
-        [(messages,)] = cursor.fetchall()
-    assert f'"id": {message}' in messages

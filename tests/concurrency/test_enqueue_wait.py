@@ -49,16 +49,6 @@ def test_a_busy_channel_is_an_outcome_and_the_writes_around_it_commit(
                "WHERE c.name = 'free'") == 2  # fmt: skip
 
 
-def test_the_channel_takes_messages_again_when_the_other_has_ended(
-    filler: Session, connect: Callable[..., Session]
-) -> None:
-    waiting = connect(autocommit=True)
-    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '1 ms')"
-    assert one(waiting, ask) == "busy"
-    filler.commit()
-    assert one(waiting, ask) == "created"
-
-
 def test_the_setting_of_the_session_is_for_inserts_too(filler: Session, connect: Callable[..., Session]) -> None:
     waiting = connect(autocommit=True)
     waiting.execute("SET pgqueue.enqueue_wait = '50 ms'")
@@ -186,13 +176,6 @@ def test_a_key_is_free_again_when_the_transaction_that_brought_it_is_rolled_back
         assert call.result(60) == "created"
 
 
-def test_a_short_lock_timeout_makes_a_key_busy_sooner(claimer: Session, connect: Callable[..., Session]) -> None:
-    waiting = connect(autocommit=True, options="-c lock_timeout=10ms")
-    began_at = time.monotonic()
-    assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => 'k', p_wait => '60 s')") == "busy"
-    assert time.monotonic() - began_at < 30
-
-
 def test_one_key_of_many_that_is_busy_withholds_the_others_or_leaves_them_alone(
     claimer: Session, connect: Callable[..., Session]
 ) -> None:
@@ -243,22 +226,3 @@ def test_a_message_that_a_full_channel_would_drop_stays_when_the_key_is_busy(
     )
     assert waiting.execute(ask).fetchone() == ("busy", None)
     assert one(waiting, "SELECT count(*) FROM pgqueue_message") == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_setting_of_the_project_bounds_the_wait_for_a_key(claimer: Session, settings) -> None:
-    settings.DJANGO_PGQUEUE = {"ENQUEUE_WAIT": timedelta(milliseconds=20)}
-    new = NewMessage(handler="h", dedupe_key="k")
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout = '60s'")
-        assert enqueue("h", channel="free").created
-        with pytest.raises(ChannelBusy, match="the dedupe key"):
-            enqueue("h", dedupe_key="k")
-        assert enqueue("h", dedupe_key="k", on_refused="return").outcome == "busy"
-        with pytest.raises(ChannelBusy, match=r"message 2 of 2: .* the dedupe key"):
-            enqueue_many([NewMessage(handler="h"), new])
-        assert [each.outcome for each in enqueue_many([new, NewMessage(handler="h")], on_refused="return")] == [
-            "busy",
-            "created",
-        ]

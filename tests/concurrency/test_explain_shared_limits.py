@@ -33,15 +33,6 @@ def test_explain_says_which_limit_is_full_and_how_many_wait_before(session: Sess
     )
 
 
-def test_explain_says_until_when_a_rate_has_no_token(session: Session, channels: None) -> None:
-    limit_set(session, "stripe", release_interval="1 hour")
-    ids = send(session, "a", 2)
-    assert len(dequeue(session)) == 1
-
-    found = reasons(session, ids[1])["shared_limit_rate"]
-    assert found.startswith("The shared limit stripe has no token for it before ")
-
-
 def test_explain_says_why_a_handler_is_paused(session: Session, channels: None) -> None:
     [message] = [enqueue(session, "a")]
     session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
@@ -74,26 +65,6 @@ def test_a_channel_says_which_full_limit_its_messages_wait_for_and_who_holds_it(
     assert found["empty"] == "Nothing of it is ready. Leased messages: 0."
 
 
-def test_a_limit_that_a_dead_worker_holds_says_that_its_leases_have_expired(session: Session, channels: None) -> None:
-    limit_set(session, "stripe", max_concurrency=1)
-    ids = send(session, "a", 2)
-    assert len(dequeue(session)) == 1
-    session.execute("UPDATE pgqueue_message SET lease_expires_at = leased_at WHERE id = %s", [ids[0]])
-
-    assert reasons(session, ids[1])["shared_limit_full"].endswith(" Expired, and waiting for the sweep: 1.")
-
-
-def test_a_channel_says_that_the_handler_of_its_messages_is_paused(session: Session, channels: None) -> None:
-    enqueue(session, "a")
-    session.execute("SELECT pgqueue_handler_pause('work', 'Stripe is down')")
-    assert dequeue(session) == []
-
-    found = of_channel(session)
-
-    assert found["shared_limit_paused"].startswith("The handler work is paused since ")
-    assert found["waits_for_limit"] == "Messages of it that wait for the handler work: 1."
-
-
 def test_a_channel_says_that_an_ordered_message_waits_for_a_paused_handler(session: Session) -> None:
     make_channel(session, "a", ordered=True, max_concurrency=1)
     enqueue(session, "a")
@@ -106,23 +77,6 @@ def test_a_channel_says_that_an_ordered_message_waits_for_a_paused_handler(sessi
     assert "was deferred" not in found.get("ordered", "")
 
 
-def test_a_channel_finds_its_limit_behind_many_others(session: Session, channels: None) -> None:
-    for number in range(20):
-        limit_set(session, f"other{number:02}", max_concurrency=1)
-    session.execute(
-        "UPDATE pgqueue_limit SET paused_at = clock_timestamp(), pause_reason = 'all are' WHERE name LIKE 'other%%'"
-    )
-    make_channel(session, "b")
-    for number in range(20):
-        enqueue(session, "b", limits=[f"other{number:02}"])
-    limit_set(session, "last", max_concurrency=1)
-    session.execute("SELECT pgqueue_limit_pause('last', 'mine')")
-    enqueue(session, "a", limits=["last"])
-    assert dequeue(session, 100) == []
-
-    assert of_channel(session)["shared_limit_paused"].endswith(" Reason: mine")
-
-
 def test_a_channel_says_which_message_its_order_keys_wait_for(session: Session, channels: None) -> None:
     ids = [enqueue(session, "a", order_key="invoice-7") for _ in range(3)]
     assert len(dequeue(session, 10)) == 1
@@ -131,19 +85,6 @@ def test_a_channel_says_which_message_its_order_keys_wait_for(session: Session, 
         f"Messages of it that wait for their order key: 2. The first is message {ids[1]}. "
         f"It waits for message {ids[0]} of the order key invoice-7, which is leased."
     )
-
-
-def test_explain_names_the_message_of_the_order_key_that_goes_before(session: Session, channels: None) -> None:
-    first, second = (enqueue(session, "a", order_key="invoice-7") for _ in range(2))
-    assert reasons(session, second)["waits_for_order_key"] == (
-        f"It waits for message {first} of the order key invoice-7, which is ready."
-    )
-    assert len(dequeue(session, 10)) == 1
-
-    assert reasons(session, second)["waits_for_order_key"] == (
-        f"It waits for message {first} of the order key invoice-7, which is leased."
-    )
-    assert "waits_for_order_key" not in reasons(session, first)
 
 
 def test_explain_says_that_the_message_before_it_has_failed_and_when_it_is_tried_again(

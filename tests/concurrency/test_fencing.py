@@ -45,17 +45,6 @@ def homes(session: Session) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("verb", SETTLE)
-def test_a_swept_lease_settles_nothing(session: Session, expired: list[Lease], verb: str) -> None:
-    assert sweep(session) == 1
-
-    with pytest.raises(psycopg.Error) as lost:
-        SETTLE[verb](session, expired)
-
-    assert lost.value.sqlstate == "PGQ02"
-    assert homes(session) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("verb", SETTLE)
 def test_a_settlement_under_way_wins_over_the_sweep(
     session: Session, business: Session, expired: list[Lease], verb: str
 ) -> None:
@@ -82,20 +71,6 @@ def test_a_sweep_under_way_wins_over_a_settlement(
 
     assert lost.value.sqlstate == "PGQ02"
     assert homes(session) == (1, 0, 0)
-
-
-@pytest.mark.parametrize("verb", SETTLE)
-def test_a_sweep_that_is_rolled_back_takes_no_lease(
-    session: Session, business: Session, connect: Callable[..., Session], expired: list[Lease], verb: str
-) -> None:
-    worker = connect(autocommit=True)
-    assert sweep(business) == 1
-
-    def rollback() -> None:
-        wait_for_lock(session, worker)
-        business.rollback()
-
-    together(lambda: SETTLE[verb](worker, expired), rollback)
 
 
 @pytest.mark.parametrize("verb", SETTLE)
@@ -172,19 +147,6 @@ def test_a_completion_that_did_not_reach_its_commit_is_repeated(
     assert len(settle(session, leases)) == 3
 
     assert homes(session) == (0, 3, 0)
-
-
-def test_one_lost_lease_of_a_batch(session: Session) -> None:
-    fill(session, "default", 3)
-    leases = dequeue(session, 3)
-    retry(session, leases[1:2], delay="1 hour")
-
-    with pytest.raises(psycopg.Error) as lost:
-        settle(session, leases)
-
-    assert lost.value.diag.message_detail == str(leases[1].id)
-    assert homes(session) == (3, 0, 0)
-    assert sorted(settle(session, leases, "complete", None, True)) == [leases[0].id, leases[2].id]
 
 
 def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(

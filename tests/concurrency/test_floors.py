@@ -228,14 +228,3 @@ def test_a_tick_with_an_old_snapshot(session: Session, business: Session, connec
     tick(session, 2)
 
     assert len(drain(session)) == 8
-
-
-def test_floors_are_counted_without_a_sequence(session: Session) -> None:
-    sequences = "SELECT pg_get_serial_sequence('pgqueue_floor', 'id')"
-    newest = "SELECT max(id) FROM pgqueue_floor"
-    before = one(session, newest)
-    tick(session, 3)
-
-    assert one(session, sequences) is None
-    assert one(session, newest) == before + 3
-    assert one(session, "SELECT count(*) FROM pgqueue_floor") <= 12

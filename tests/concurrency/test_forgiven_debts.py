@@ -172,12 +172,3 @@ def test_the_debt_of_a_shared_limit_is_forgiven(session: Session) -> None:
     assert len(found) < 2, "the debt is gone, but no burst is there"
     assert (found or eventually(lambda: (tick(session), taken(session))[1], seconds=60))[0] == others[0]
     assert column(session, "SELECT ceil(tokens) FROM pgqueue_meter")[0] >= 0
-
-
-def test_forgive_takes_a_boolean(session: Session) -> None:
-    for call in (
-        """pgqueue_limit_set('shared', '{"forgive": "yes"}')""",
-        """pgqueue_channel_set('default', 'default', '{"forgive": 1}')""",
-        """pgqueue_queue_set('default', '{"forgive": null}')""",
-    ):
-        assert one(session, f"SELECT refusal ->> 'message' FROM {call}").endswith("forgive is not a boolean")

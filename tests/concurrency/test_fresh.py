@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Session
 from tests.support.verbs import dequeue, enqueue, fill, make_channel, settle, tick
 
 HEAVY = 40
@@ -59,14 +59,6 @@ def test_a_backlog_is_served_once_before_the_others(session: Session, heavy: lis
     assert [order.count("light"), *set(Counter(order[1 : HEAVY + 1]).values())] == [3, 1]
 
 
-def test_a_weight_holds_for_the_turn_before_the_others(session: Session, heavy: list[str]) -> None:
-    make_channel(session, "light", weight=3)
-    fill(session, "light", 10)
-    order = served(session, HEAVY)
-    assert order[:3] == ["light"] * 3
-    assert "light" not in order[3:]
-
-
 def test_many_light_channels_leave_the_heavy_ones_their_turns(session: Session, heavy: list[str]) -> None:
     """Each of them sends whenever its last message has been served, and is first once in a round at most."""
     light = [f"light{place:02}" for place in range(HEAVY)]
@@ -87,15 +79,6 @@ def test_many_light_channels_leave_the_heavy_ones_their_turns(session: Session, 
     assert max(counts[name] for name in light) <= 5
 
 
-def test_a_limited_channel_comes_back_before_the_others(session: Session, heavy: list[str]) -> None:
-    make_channel(session, "light", max_concurrency=1)
-    fill(session, "light", 5)
-    [first] = [lease for lease in dequeue(session) if lease.channel == "light"]
-    served(session, 2 * HEAVY)
-    settle(session, [first])
-    assert until(session, "light") == 1
-
-
 def test_a_lane_that_others_hold_keeps_its_place(session: Session, heavy: list[str], business: Session) -> None:
     """While the head of the line stands still in an open transaction, no place has passed: the order is round robin."""
     held = dequeue(business)[0].channel
@@ -107,11 +90,3 @@ def test_a_lane_that_others_hold_keeps_its_place(session: Session, heavy: list[s
     assert until(session, "light") > 1
     business.rollback()
     assert held in heavy
-
-
-def test_freshness_ends_with_the_turn(session: Session, heavy: list[str]) -> None:
-    make_channel(session, "light")
-    fill(session, "light", 2)
-    assert until(session, "light") == 1
-    assert one(session, "SELECT count(*) FROM pgqueue_lane WHERE fresh") == 0
-    assert column(session, "SELECT fresh FROM pgqueue_lane WHERE parked_until IS NULL LIMIT 1") == [False]

@@ -129,26 +129,6 @@ def test_a_rollback_brings_back_what_was_dropped(session: Session, business: Ses
 
 
 @DROPPERS
-def test_only_enqueuers_of_the_same_channel_wait(
-    session: Session, business: Session, other: Session, policy: str
-) -> None:
-    make_channel(session, "small", max_size=2, full_policy=policy)
-    make_channel(session, "small too", max_size=2, full_policy=policy)
-    make_channel(session, "free")
-    fill(session, "small", 2)
-    [lease] = dequeue(session)
-    assert ask(business)[0] == "created"
-
-    assert ask(other, "small too")[0] == "created"
-    enqueue(other, "free")
-    settle(other, [lease])
-    other.execute("SELECT * FROM pgqueue_sweep()")
-    other.execute("SELECT pgqueue_channel_purge('default', 'small')")
-    assert len(dequeue(other, 10)) == 2
-    assert ask(other)[0] == "busy"
-
-
-@DROPPERS
 def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
     session: Session, business: Session, connect: Callable[..., Session], policy: str
 ) -> None:
@@ -223,15 +203,3 @@ def test_a_message_that_waits_apart_is_dropped_before_newer_ones(session: Sessio
 
     assert dropped[:2] == [[first], ready[:1]]
     assert [later] not in dropped
-
-
-def test_a_message_that_is_scheduled_for_later_is_dropped_last(session: Session) -> None:
-    make_channel(session, "small", max_size=2, full_policy="drop_oldest")
-    limit_set(session, "stripe", max_concurrency=1)
-    session.execute("SELECT pgqueue_limit_pause('stripe')")
-    later = enqueue(session, "small", delay="1 hour")
-    waiting = enqueue(session, "small", limits=["stripe"])
-    new = enqueue(session, "small")
-
-    assert column(session, DROPPED) == [waiting]
-    assert one(session, "SELECT array_agg(id ORDER BY id) FROM pgqueue_message") == [later, new]

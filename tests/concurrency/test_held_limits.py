@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from tests.support.sessions import Session, column, one
-from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, send, settle, tick
+from tests.support.verbs import dequeue, enqueue_many, limit_set, make_channel, retry, settle, tick
 from tests.support.waiting import eventually
 
 
@@ -15,35 +13,6 @@ from tests.support.waiting import eventually
 def channels(session: Session) -> None:
     make_channel(session, "a")
     make_channel(session, "b")
-
-
-def test_a_limit_that_is_held_by_another_dequeue_is_contended(session: Session, business: Session) -> None:
-    limit_set(session, "stripe", max_concurrency=5)
-    send(session, "a", 3)
-    business.execute("SELECT pgqueue_promote_waiting(NULL, 1, clock_timestamp())")
-
-    assert not dequeue(session)
-    assert one(session, "SELECT pgqueue_is_contended(ARRAY['default'])")
-    business.execute("ROLLBACK")
-    assert len(dequeue(session, 10)) == 3
-
-
-def test_a_dequeue_asks_ten_times_for_a_limit_that_is_held(session: Session, business: Session) -> None:
-    number = limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
-    enqueue_many(session, "aa")
-    dequeue(business)
-
-    def look(patient: bool) -> timedelta:
-        began = one(session, "SELECT clock_timestamp()")
-        assert not one(session, "SELECT (pgqueue_hold_limit(%s, clock_timestamp(), %s)).held", number, patient)
-        return one(session, "SELECT clock_timestamp() - %s", began)
-
-    # The shortest of some: other programs only make it longer.
-    assert min(look(True) for _ in range(9)) >= timedelta(milliseconds=10)
-    assert min(look(False) for _ in range(9)) < timedelta(milliseconds=10)
-    assert not dequeue(session)
-    business.commit()
-    assert dequeue(session)
 
 
 def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_it(
@@ -58,37 +27,6 @@ def test_a_message_whose_limit_is_held_stays_ready_and_none_has_to_wait_behind_i
     assert one(session, "SELECT pgqueue_is_contended('{default}')")
     business.commit()
     assert {taken.id for _ in range(2) for taken in dequeue(session)} == {second, third}
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_call_looks_once_at_a_limit_that_is_held(session: Session, business: Session, count: int) -> None:
-    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
-    [first, second] = enqueue_many(session, "ab")
-    tick(session)
-    assert [taken.id for taken in dequeue(business)] == [first]
-
-    for waits in (False, True):
-        assert not dequeue(session, count)
-        assert one(session, "SELECT pgqueue_is_contended('{default}')")
-        assert one(session, "SELECT waits_for IS NOT NULL FROM pgqueue_message WHERE id = %s", second) == waits
-    business.commit()
-    assert [taken.id for taken in dequeue(session)] == [second]
-
-
-def test_a_message_is_set_aside_when_its_limit_is_held_for_long(session: Session, business: Session) -> None:
-    limit_set(session, "stripe", max_concurrency=50, handlers=["work"])
-    [first, *others] = enqueue_many(session, "a" * 6)
-    last = one(session, "SELECT id FROM pgqueue_enqueue('other', '{}', 'a')")
-    # Each one is cheaper than those before it, so that none is set aside with them.
-    session.execute("UPDATE pgqueue_message SET cost = 1000 - id")
-    assert [taken.id for taken in dequeue(business)] == [first]
-
-    taken: list[int] = []
-    eventually(lambda: taken.extend(message.id for message in dequeue(session)) or taken)
-    assert taken == [last]
-    assert one(session, "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for > 0") == others
-    business.commit()
-    assert {taken.id for taken in dequeue(session, 9)} == set(others)
 
 
 def test_a_limit_that_is_held_sets_few_messages_aside(session: Session, business: Session) -> None:
@@ -120,22 +58,6 @@ def test_a_channel_does_not_stay_at_its_limit_for_a_message_that_was_not_leased(
     assert [taken.id for taken in dequeue(session)] == [second]
 
 
-def test_a_dequeue_sets_messages_aside_for_milliseconds_only(session: Session) -> None:
-    limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
-    enqueue_many(session, ["a"] * 3_000)
-    # Each one is cheaper than those before it, so that none is set aside with them.
-    session.execute("UPDATE pgqueue_message SET cost = 1000000 - id")
-    assert dequeue(session)
-
-    calls = 0
-    while one(session, "SELECT pgqueue_is_contended('{default}')"):
-        assert not dequeue(session)
-        calls += 1
-
-    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") == 2_999
-    assert calls > 3
-
-
 def test_a_backlog_behind_a_full_limit_leaves_the_line_in_a_few_calls(session: Session) -> None:
     limit_set(session, "stripe", max_concurrency=1, handlers=["work"])
     [first, *others] = enqueue_many(session, "a" * 2_000)
@@ -146,34 +68,6 @@ def test_a_backlog_behind_a_full_limit_leaves_the_line_in_a_few_calls(session: S
     assert {other} in calls
     waiting = "SELECT array_agg(id ORDER BY id) FROM pgqueue_message WHERE waits_for IS NOT NULL AND status = 3"
     assert one(session, waiting) == others
-
-
-def test_messages_that_were_made_ready_leave_the_line_when_the_limit_is_lowered(session: Session) -> None:
-    limit_set(session, "stripe", max_concurrency=1)
-    [first] = send(session, "a", 1)
-    assert [taken.id for taken in dequeue(session)] == [first]
-    others = send(session, "a", 1_000)
-    [plain] = enqueue_many(session, "a")
-    limit_set(session, "stripe", max_concurrency=None)
-    while one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL"):
-        tick(session)
-    limit_set(session, "stripe", max_concurrency=1)
-
-    calls = [{taken.id for taken in dequeue(session)} for _ in range(10)]
-    assert {plain} in calls
-    assert one(session, "SELECT count(*) FROM pgqueue_message WHERE waits_for IS NOT NULL") == len(others)
-
-
-def test_a_clock_that_was_read_earlier_fills_no_bucket_twice(session: Session) -> None:
-    limit_set(session, "stripe", release_interval="10 seconds", release_burst=10)
-    [first, second] = send(session, "a", 2)
-    session.execute("UPDATE pgqueue_message SET status = 1, waits_for = NULL")
-    now = one(session, "SELECT clock_timestamp()")
-
-    for message, moment in ((first, now), (second, now - timedelta(seconds=0.9))):
-        assert one(session, "SELECT pgqueue_lease_within(%s, %s)", [message], moment) == [message]
-
-    assert one(session, "SELECT filled_at FROM pgqueue_meter") == now
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -20,41 +20,6 @@ def held(session: Session, business: Session) -> None:
     assert len(dequeue(business)) == 1
 
 
-def functions(session: Session) -> tuple[int, set[str]]:
-    """Return how many messages a dequeue finds, and the functions that it calls."""
-    with session.transaction():
-        session.execute("SET LOCAL track_functions = 'all'")
-        found = len(dequeue(session))
-        rows = session.execute("SELECT funcname FROM pg_stat_xact_user_functions").fetchall()
-    return found, {name for (name,) in rows}
-
-
-@pytest.mark.usefixtures("held")
-def test_a_short_line_that_is_held_takes_few_steps(session: Session) -> None:
-    """Many consumers ask at once for the one message that another has just taken."""
-    found, called = functions(session)
-
-    assert found == 0
-    assert called == {"pgqueue_dequeue", "pgqueue_take_shared"}
-
-
-def test_an_arrival_of_the_lane_that_is_held_takes_few_steps(session: Session, business: Session) -> None:
-    """The next message of the channel came before the one that is held was taken, and another consumer took it."""
-    make_channel(session, "a")
-    enqueue(session, "a")
-    tick(session)
-    assert len(dequeue(business)) == 1
-    enqueue(session, "a")
-    assert len(dequeue(session)) == 1
-    assert session.execute("SELECT lazy FROM pgqueue_arrival").fetchall() == [(True,)]
-
-    found, called = functions(session)
-
-    assert found == 0
-    assert "pgqueue_fold" in called
-    assert "pgqueue_dequeue_many" not in called
-
-
 @pytest.mark.usefixtures("held")
 def test_messages_beside_the_one_that_is_held_are_found(session: Session) -> None:
     enqueue_many(session, ["a"] * 2)

@@ -9,9 +9,6 @@ import pytest
 from django_pgqueue.models import Message
 from tests.support.sessions import Session, one
 from tests.support.verbs import dequeue, enqueue, limit_set, make_channel
-from verification.chaos.sabotage.turns import KEPT
-
-LOST, REPEATED = KEPT
 
 
 @pytest.fixture
@@ -70,17 +67,6 @@ def test_equal_channels_get_equal_shares(session: Session, full: None, limit: in
 
 def test_a_long_row_of_such_messages_does_not_delay_the_others(session: Session, full: None) -> None:
     assert order(session) == [*"bcd", "a"]
-
-
-def test_the_shares_notice_when_a_channel_loses_its_turn(business: Session, full: None) -> None:
-    """The defect is rolled back with the transaction of this session."""
-    LOST.install(business)
-    assert shares(business, 1, 1)["a"] < 17
-
-
-def test_the_order_notices_when_a_channel_has_one_turn_after_the_other(business: Session, full: None) -> None:
-    REPEATED.install(business)
-    assert order(business) != [*"bcd", "a"]
 
 
 def test_a_channel_that_another_dequeue_holds_is_left_to_that_one(

@@ -74,19 +74,6 @@ def test_a_hot_channel_is_served_by_all_while_one_holds_its_lane(
     holder.commit()
 
 
-def test_tokens_are_unique_and_attempts_rise_by_one(session: Session) -> None:
-    make_channel(session, "a")
-    enqueue(session, "a", max_attempts=50)
-    seen: list[Lease] = []
-    for _ in range(20):
-        seen += dequeue(session, lease="1 microsecond")
-        session.execute("SELECT * FROM pgqueue_sweep()")
-        session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp()")
-
-    assert len({lease.token for lease in seen}) == 20
-    assert [lease.attempts for lease in seen] == list(range(1, 21))
-
-
 def test_pop_delivers_once_under_concurrency(session: Session, connect: Callable[..., Session]) -> None:
     make_channel(session, "a")
     make_channel(session, "b", max_concurrency=1)

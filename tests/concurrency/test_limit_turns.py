@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.sessions import Session, one
-from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, send, set_queue, settle
+from tests.support.sessions import Session
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, send, settle
 
 
 def served(session: Session, rounds: int, limit: int, **arguments: Any) -> Counter[str]:
@@ -86,36 +86,6 @@ def test_an_ordered_channel_takes_turns_with_those_that_wait(session: Session) -
     assert strict in {lease.id for lease in delivered}
 
 
-@pytest.mark.parametrize("channels", [2, 20])
-def test_a_promotion_asks_once_whether_a_queue_is_open(session: Session, channels: int) -> None:
-    """It asked for each channel, and each answer reads the leases of the queue."""
-    names = [f"c{number}" for number in range(channels)]
-    for queue in ("guarded", "others"):
-        for name in names:
-            make_channel(session, name, queue)
-        set_queue(session, queue, max_concurrency=30)
-    limit_set(session, "stripe", max_concurrency=channels, handlers=["work"])
-    for name in names:
-        for _ in range(3):
-            enqueue(session, name, "guarded")
-    held = dequeue(session, channels, queue="guarded")
-    # A dequeue that takes longer than 25 ms answers before it has set all messages aside.
-    while session.execute("SELECT FROM pgqueue_message WHERE status = 1").fetchone() is not None:
-        assert dequeue(session, 100, queue="guarded") == []
-    settle(session, held)
-
-    with session.transaction():
-        session.execute("SET LOCAL track_functions = 'all'")
-        # A dequeue may promote more than once, when it meets a pause of the machine.
-        promoted = one(session, "SELECT pgqueue_promote_waiting('guarded', %s, clock_timestamp())", channels)
-        calls = dict(session.execute("SELECT funcname, calls FROM pg_stat_xact_user_functions").fetchall())
-
-    assert promoted == channels
-    assert len(dequeue(session, channels, queue="guarded")) == channels
-    assert calls["pgqueue_is_parked"] >= channels
-    assert calls["pgqueue_queue_is_open"] <= 2
-
-
 def wait_for_stripe(session: Session) -> None:
     """Let two messages of channel a wait for a shared limit that has room."""
     make_channel(session, "a")
@@ -135,17 +105,3 @@ def test_a_dequeue_of_another_queue_locks_no_limit(session: Session, business: S
     assert dequeue(business, 10, queue="others") == []
     session.execute("SELECT FROM pgqueue_limit FOR UPDATE NOWAIT")
     assert len(dequeue(session, 10)) == 2
-
-
-def test_a_promotion_goes_round_once_if_its_channel_is_paused(session: Session) -> None:
-    """It asked the same paused channel a hundred times."""
-    wait_for_stripe(session)
-    session.execute("SELECT pgqueue_channel_pause('default', 'a')")
-    assert dequeue(session, 10) == [], "one message is ready ahead"
-
-    with session.transaction():
-        session.execute("SET LOCAL track_functions = 'all'")
-        assert dequeue(session, 10) == []
-        calls = dict(session.execute("SELECT funcname, calls FROM pg_stat_xact_user_functions").fetchall())
-
-    assert 1 <= calls["pgqueue_lock_waiting"] <= 4

@@ -9,7 +9,7 @@ import pytest
 from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, one
-from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
+from tests.support.verbs import dequeue, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 @pytest.mark.parametrize("seed", seeds(2))
@@ -94,22 +94,6 @@ def test_a_limit_counts_the_leases_that_were_being_taken_when_it_came(
     assert len(dequeue(session, 5)) == 1
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_expired_leases_count_until_they_are_taken_back(session: Session, business: Session, count: int) -> None:
-    make_channel(session, "a", max_concurrency=count)
-    for _ in range(8):
-        enqueue(session, "a", max_attempts=1 if count == 1 else 5)
-    leases = dequeue(session, 5, lease="1 microsecond")
-    assert len(leases) == count
-    settle(business, leases, "heartbeat")
-    assert dequeue(session, 5) == []
-    business.rollback()
-
-    session.execute("SELECT * FROM pgqueue_sweep()")
-
-    assert len(dequeue(session, 5)) == count
-
-
 def test_a_rolled_back_dequeue_frees_its_places(session: Session, business: Session) -> None:
     make_channel(session, "a", max_concurrency=2)
     fill(session, "a", 4)
@@ -118,19 +102,3 @@ def test_a_rolled_back_dequeue_frees_its_places(session: Session, business: Sess
     business.rollback()
 
     assert len(dequeue(session, 5)) == 2
-
-
-def test_a_paused_channel_delivers_nothing_until_it_is_resumed(session: Session, business: Session) -> None:
-    make_channel(session, "a")
-    fill(session, "a", 3)
-    assert len(dequeue(business, 1)) == 1  # under way
-    session.execute("SELECT pgqueue_channel_pause('default', 'a', p_reason => 'a test')")
-    business.commit()
-    fill(session, "a", 3)
-    for _ in range(3):
-        assert dequeue(session, 5) == []
-        tick(session)
-
-    session.execute("SELECT pgqueue_channel_resume('default', 'a')")
-
-    assert len(drain(session)) == 5

@@ -197,38 +197,6 @@ def test_handlers_that_get_the_limit_bring_what_runs(session: Session) -> None:
     assert taken(drain(session)) == {"a": 2, "b": 1}
 
 
-def test_a_handler_that_loses_the_limit_goes_on_without_it(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel", handlers=["mail.send", "mail.remind"])
-    for _ in range(3):
-        enqueue_for(session, "mail.remind", "a")
-    assert len(drain(session)) == 1
-
-    limit_set(session, "mails", handlers=["mail.send"])
-
-    assert len(drain(session)) == 2
-
-
-def test_a_channel_that_was_behind_its_limit_keeps_its_order(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel")
-    ids = send(session, "a", 6, ["mails"])
-    order = []
-    for _ in ids:
-        [lease] = drain(session)
-        order.append(lease.id)  # type: ignore[attr-defined]
-        settle(session, [lease])  # type: ignore[list-item]
-
-    assert order == ids
-
-
-def test_other_messages_of_the_handler_are_not_set_aside_with_those_that_have_the_limit(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel")
-    send(session, "a", 4, ["mails"])
-    free = [enqueue(session, "a") for _ in range(4)]
-
-    assert {lease.id for lease in drain(session)} > set(free)  # type: ignore[attr-defined]
-    assert column(session, "SELECT id FROM pgqueue_message WHERE waits_for IS NOT NULL AND limits IS NULL") == []
-
-
 def test_a_message_holds_its_shared_limit_and_that_of_its_channel(session: Session) -> None:
     limit_set(session, "mails", max_concurrency=2, per="channel")
     limit_set(session, "smtp", max_concurrency=3)
@@ -255,27 +223,6 @@ def test_a_row_that_holds_nothing_is_pruned_and_made_again(session: Session) -> 
     assert taken(drain(session)) == {"a": 1}
 
 
-def test_a_row_that_was_pruned_after_a_dequeue_looked_it_up_is_no_open_door(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel")
-    send(session, "a", 1, ["mails"])
-    settle(session, drain(session))  # type: ignore[arg-type]
-    number = one(session, "SELECT id FROM pgqueue_limit WHERE parent_id IS NOT NULL")
-    session.execute("DELETE FROM pgqueue_limit WHERE id = %s", [number])
-
-    # A dequeue that has looked up the id before comes to the same.
-    assert one(session, "SELECT (pgqueue_hold_limit(%s, clock_timestamp(), false)).place_floor", number) is None
-    send(session, "a", 3, ["mails"])
-    assert len(drain(session)) == 1
-
-
-def test_an_expired_lease_gives_its_place_back(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel")
-    first, second = send(session, "a", 2, ["mails"])
-
-    assert [lease.id for lease in dequeue(session, lease="1 millisecond")] == [first]
-    assert [lease.id for lease in drain(session)] == [second]  # type: ignore[attr-defined]
-
-
 def test_it_holds_for_messages_of_each_origin(session: Session) -> None:
     limit_set(session, "mails", max_concurrency=1, per="channel", handlers=["mail.send"])
     limit_set(session, "own", max_concurrency=1, per="channel")
@@ -288,21 +235,6 @@ def test_it_holds_for_messages_of_each_origin(session: Session) -> None:
         " SELECT c.id, 'mail.send' FROM pgqueue_channel AS c, generate_series(1, 2) WHERE c.name = 'c'"
     )
     assert taken(drain(session)) == {"a": 1, "b": 1, "c": 1}
-
-
-def test_it_holds_for_messages_that_are_redriven(session: Session) -> None:
-    limit_set(session, "mails", max_concurrency=1, per="channel")
-    send(session, "a", 3, ["mails"], max_attempts=1)
-    for _ in range(3):
-        [lease] = drain(session)
-        session.execute(
-            "SELECT pgqueue_dead_letter(ARRAY[%s], ARRAY[%s], '{rejected}')",
-            [lease.id, lease.token],  # type: ignore[attr-defined]
-        )
-    dead = column(session, "SELECT id FROM pgqueue_dead_letter")
-    session.execute("SELECT pgqueue_redrive(%s)", [dead])
-
-    assert len(drain(session)) == 1
 
 
 def test_explanations_say_what_is_taken_in_the_channel_of_the_message(session: Session) -> None:
@@ -339,40 +271,6 @@ def test_health_shows_one_row_and_all_that_waits(session: Session) -> None:
     rows = session.execute("SELECT name, places, max_concurrency, tokens, waiting, why FROM pgqueue_limit_health()")
 
     assert rows.fetchall() == [("idle", None, 5, None, 0, None), ("mails", None, 1, None, 6, "full")]
-
-
-def test_a_channel_with_a_token_is_found_among_thousands_that_wait(session: Session) -> None:
-    limit = limit_set(session, "mails", release_interval="1 hour", per="channel")
-    session.execute(
-        "INSERT INTO pgqueue_channel (queue, name) SELECT 'default', 'c' || n FROM generate_series(1, 3000) AS n"
-    )
-    session.execute(
-        "INSERT INTO pgqueue_limit (name, per, parent_id, channel_id)"
-        " SELECT 'row ' || c.id, 'channel', %s, c.id FROM pgqueue_channel AS c WHERE c.name LIKE 'c_%%'",
-        [limit],
-    )
-    session.execute(
-        "INSERT INTO pgqueue_message (channel_id, handler, limits)"
-        " SELECT c.id, 'work', ARRAY[%s]::bigint[] FROM pgqueue_channel AS c WHERE c.name LIKE 'c_%%'",
-        [limit],
-    )
-    session.execute(
-        "UPDATE pgqueue_message AS m SET status = 3, waits_for = l.id FROM pgqueue_limit AS l"
-        " WHERE l.channel_id = m.channel_id"
-    )
-    session.execute(
-        "INSERT INTO pgqueue_meter (limit_id, tokens, filled_at)"
-        " SELECT l.id, CASE WHEN c.name = 'c2500' THEN 1 ELSE 0 END, clock_timestamp()"
-        " FROM pgqueue_limit AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id"
-    )
-
-    looks = next(n for n in range(1, 101) if one(session, "SELECT pgqueue_promote_waiting(NULL, 9, clock_timestamp())"))
-
-    assert looks <= 100
-    promoted = (
-        "SELECT c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id WHERE status = 1"
-    )
-    assert column(session, promoted) == ["c2500"]
 
 
 @pytest.mark.parametrize("gone", ["pgqueue_queue_drop('default', true)", "pgqueue_channel_release('default', 'a')"])

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.sessions import Connect, Session, column, one, wait_for_lock
-from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, retry, send, settle, tick
+from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, settle, tick
 
-ARRIVALS = "SELECT count(*) FROM pgqueue_arrival"
-LANES = "SELECT ctid::text || xmin::text FROM pgqueue_lane"
 LEASED = "SELECT count(*) FROM pgqueue_message WHERE status = 2"
 
 
@@ -30,39 +28,6 @@ def lane(session: Session) -> None:
     give_lane(session)
 
 
-def test_a_lone_message_writes_no_lane(session: Session) -> None:
-    before = column(session, LANES)
-    for _ in range(20):
-        sent = enqueue(session)
-        assert ids(session) == [sent]
-        assert one(session, ARRIVALS) == 0
-    assert column(session, LANES) == before
-
-
-def test_a_channel_gets_its_lane_with_its_first_message(session: Session) -> None:
-    make_channel(session, "new")
-    lanes = len(column(session, LANES))
-    sent = enqueue(session, "new")
-    assert ids(session) == [sent]
-    assert len(column(session, LANES)) == lanes + 1
-
-
-def test_a_message_that_comes_back_is_found_again(session: Session) -> None:
-    enqueue(session)
-    for attempt in range(1, 4):
-        [lease] = dequeue(session)
-        assert lease.attempts == attempt
-        retry(session, [lease])
-    [lease] = dequeue(session)
-    assert settle(session, [lease]) == [lease.id]
-    assert ids(session) == []
-
-
-def test_all_messages_of_one_enqueue_are_found(session: Session) -> None:
-    fill(session, "default", 3)
-    assert len([found for _ in range(4) for found in ids(session)]) == 3
-
-
 def test_a_message_behind_a_locked_one_keeps_its_arrival(session: Session, business: Session) -> None:
     """Two messages have one arrival: a dequeue that takes the second must leave it for the first."""
     fill(session, "default", 2)
@@ -76,14 +41,6 @@ def test_a_message_behind_a_locked_one_keeps_its_arrival(session: Session, busin
 def test_a_locked_message_keeps_its_arrival(session: Session, business: Session) -> None:
     sent = enqueue(session)
     business.execute("SELECT FROM pgqueue_message FOR UPDATE")
-    assert ids(session) == []
-    business.rollback()
-    assert ids(session) == [sent]
-
-
-def test_a_dequeue_that_is_rolled_back_gives_the_message_back(session: Session, business: Session) -> None:
-    sent = enqueue(session)
-    assert ids(business) == [sent]
     assert ids(session) == []
     business.rollback()
     assert ids(session) == [sent]
@@ -114,43 +71,6 @@ def test_an_arrival_that_committed_late_is_not_overtaken(session: Session, busin
     later = enqueue(session)
     business.commit()
     assert [ids(session), ids(session)] == [[earlier], [later]]
-
-
-def test_a_limit_of_its_channel_holds(session: Session) -> None:
-    make_channel(session, "narrow", max_concurrency=1)
-    first = enqueue(session, "narrow")
-    [lease] = dequeue(session)
-    second = enqueue(session, "narrow")
-    assert [lease.id, *ids(session)] == [first]
-    settle(session, [lease])
-    assert ids(session) == [second]
-
-
-def test_a_pause_of_its_channel_holds(session: Session) -> None:
-    sent = enqueue(session)
-    session.execute("SELECT pgqueue_channel_pause('default', 'default')")
-    assert ids(session) == []
-    session.execute("SELECT pgqueue_channel_resume('default', 'default')")
-    assert ids(session) == [sent]
-
-
-def test_a_shared_limit_holds(session: Session) -> None:
-    limit_set(session, "stripe", max_concurrency=1)
-    [first] = send(session, "default")
-    [lease] = dequeue(session)
-    [second] = send(session, "default")
-    assert [lease.id, *ids(session)] == [first]
-    settle(session, [lease])
-    assert ids(session) == [second]
-
-
-def test_an_order_key_holds(session: Session) -> None:
-    first = enqueue(session, order_key="k")
-    [lease] = dequeue(session)
-    second = enqueue(session, order_key="k")
-    assert [lease.id, *ids(session)] == [first]
-    settle(session, [lease])
-    assert ids(session) == [second]
 
 
 @pytest.mark.parametrize("limits", [{"max_concurrency": 1}, {"release_interval": "1 hour"}, {"ordered": True}], ids=str)

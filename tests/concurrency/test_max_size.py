@@ -142,17 +142,6 @@ def fill_up(session: Session, name: str) -> int:
     raise AssertionError("it takes everything")
 
 
-def test_a_limit_that_is_lifted_and_set_again(session: Session) -> None:
-    make_channel(session, "small", max_size=3)
-    assert fill_up(session, "small") == 3
-    make_channel(session, "small", max_size=None)
-    fill(session, "small", 2)
-    assert len(drain(session)) == 5
-    make_channel(session, "small", max_size=3)
-
-    assert fill_up(session, "small") == 3
-
-
 def test_a_limit_that_is_lifted_while_messages_come(session: Session) -> None:
     make_channel(session, "small", max_size=3)
     assert fill_up(session, "small") == 3

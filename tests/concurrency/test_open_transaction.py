@@ -145,23 +145,6 @@ def test_two_transactions_that_enqueue_in_opposite_order_do_not_wait(
     assert sorted(column(session, "SELECT id FROM pgqueue_archived_message")) == sorted(ids)
 
 
-def test_a_transaction_that_commits_after_many_ticks_is_delivered(
-    session: Session, business: Session, other: Session
-) -> None:
-    make_channel(session, "a")
-    enqueue(business, "a")
-    for _ in range(30):
-        enqueue(session, "a")
-        assert len(drain(session)) == 1
-        tick(session)
-
-    enqueue(business, "a")
-    tick(session, 3)
-    business.commit()
-
-    assert len(drain(other)) == 2
-
-
 def test_an_open_pop_does_not_hide_a_hot_channel(session: Session, business: Session, other: Session) -> None:
     make_channel(session, "hot")
     enqueue_many(session, ["hot"] * 50)

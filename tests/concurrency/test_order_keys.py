@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.concurrency.order_keys import DEAD, KEY, ids, send, waiting
-from tests.support.sessions import Session, one
-from tests.support.verbs import Lease, dequeue, drain, enqueue, limit_set, make_channel, retry, settle
+from tests.concurrency.order_keys import DEAD, KEY, ids, send
+from tests.support.sessions import Session
+from tests.support.verbs import Lease, dequeue, enqueue, limit_set, make_channel, retry, settle
 
 DEFER = "SELECT pgqueue_defer(%s, %s, p_delays => ARRAY[interval '1 hour'])"
 End = Callable[[Session, Lease], object]
@@ -18,32 +18,6 @@ ENDS: dict[str, End] = {
     "discard": lambda session, lease: session.execute("SELECT pgqueue_discard(%s)", [[lease.id]]),
     "cancelled": lambda session, lease: settle(session, [lease], "complete", None, False, True),
 }
-GONE = {
-    "cancel": "SELECT pgqueue_cancel(ARRAY[%(id)s])",
-    "discard": "SELECT pgqueue_discard(ARRAY[%(id)s])",
-}
-
-
-@pytest.mark.parametrize("limit", [1, 10])
-def test_one_message_of_a_key_is_delivered_at_a_time(session: Session, limit: int) -> None:
-    first, second, third = send(session, count=3)
-
-    [lease] = dequeue(session, limit)
-
-    assert lease.id == first
-    assert dequeue(session, limit) == []
-    settle(session, [lease])
-    assert ids(dequeue(session, limit)) == [second]
-    assert waiting(session) == [third]
-
-
-def test_other_keys_and_messages_without_a_key_go_on(session: Session) -> None:
-    [first, *_] = send(session, "a", 20)
-    [other] = send(session, "b")
-    free = enqueue(session)
-
-    assert ids(dequeue(session, 3)) == [first, other, free]
-    assert dequeue(session, 3) == []
 
 
 def test_the_same_key_of_another_channel_is_another_key(session: Session) -> None:
@@ -62,17 +36,6 @@ def test_each_end_of_a_message_lets_the_next_one_go(session: Session, end: str) 
     ENDS[end](session, lease)
 
     assert ids(dequeue(session)) == [second]
-
-
-@pytest.mark.parametrize("verb", GONE)
-def test_a_message_that_waits_and_is_removed_leaves_the_order_of_the_others(session: Session, verb: str) -> None:
-    _, second, third = send(session, count=3)
-    [lease] = dequeue(session, 10)
-    session.execute(GONE[verb], {"id": second})
-    assert dequeue(session, 10) == []
-    settle(session, [lease])
-
-    assert ids(dequeue(session, 10)) == [third]
 
 
 def test_a_purge_of_another_channel_does_not_let_a_message_go(session: Session) -> None:
@@ -115,18 +78,6 @@ def test_a_more_urgent_message_does_not_pass_within_its_key(session: Session) ->
     assert ids(dequeue(session, 10)) == [urgent]
 
 
-def test_a_second_redrive_keeps_the_place_of_the_first(session: Session) -> None:
-    first, second = send(session, count=2)
-    old = first
-    for _ in range(2):
-        [lease] = dequeue(session)
-        session.execute(DEAD, [[lease.id], [lease.token]])
-        old = one(session, "SELECT new_id FROM pgqueue_redrive(%s)", [lease.id])
-
-    assert one(session, "SELECT order_place FROM pgqueue_message WHERE id = %s", old) == first
-    assert ids(drain(session)) == [old, second]
-
-
 def test_a_message_that_waits_goes_on_to_its_time_and_to_its_limits(session: Session) -> None:
     limit_set(session, "stripe", max_concurrency=1)
     [first] = send(session)
@@ -137,18 +88,6 @@ def test_a_message_that_waits_goes_on_to_its_time_and_to_its_limits(session: Ses
     settle(session, leases[:1])
     assert dequeue(session, 10) == []
     settle(session, leases[1:])
-    assert ids(dequeue(session, 10)) == [second]
-
-
-def test_a_message_that_waits_can_get_another_time(session: Session) -> None:
-    _, second = send(session, count=2)
-    [lease] = dequeue(session, 10)
-    dequeue(session, 10)
-    session.execute("SELECT pgqueue_reschedule(%s, clock_timestamp() + interval '1 hour')", [[second]])
-    settle(session, [lease])
-    assert dequeue(session, 10) == []
-
-    session.execute("SELECT pgqueue_reschedule(%s)", [[second]])
     assert ids(dequeue(session, 10)) == [second]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.sessions import Connect, Session, one
-from tests.support.verbs import Lease, dequeue, enqueue, make_channel, settle, tick
+from tests.support.verbs import Lease, dequeue, enqueue, settle, tick
 
 KEY = "invoice-7"
 DEAD = "SELECT pgqueue_dead_letter(%s, %s, array_fill('refused'::text, ARRAY[1]))"
@@ -107,25 +107,6 @@ def test_a_settlement_with_a_snapshot_of_the_past_leaves_a_note(session: Session
 
     tick(session)
     assert ids(dequeue(session, 10)) == [second]
-
-
-def test_a_settlement_of_many_keys_locks_few_of_them(session: Session, business: Session) -> None:
-    make_channel(session, "default")
-    sent = [enqueue(session, order_key=f"key {number}") for number in range(150)]
-    leases = dequeue(session, 150)
-    assert ids(leases) == sent
-    settle(business, leases)
-    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
-    assert one(business, held) == 100
-    assert one(business, "SELECT count(*) FROM pgqueue_order_note") == 50
-    late = [enqueue(session, order_key=f"key {number}") for number in range(150)]
-    dequeue(session, 150)
-    business.commit()
-
-    delivered: list[int] = []
-    while found := dequeue(session, 150):
-        delivered += ids(found)
-    assert sorted(delivered) == late
 
 
 def test_the_note_of_a_key_stays_while_a_settlement_holds_the_key(session: Session, business: Session) -> None:

@@ -70,26 +70,6 @@ def test_a_tick_reads_the_notes_too(session: Session, business: Session) -> None
     assert one(session, "SELECT status FROM pgqueue_message WHERE id = %s", second) == 1
 
 
-def test_a_settlement_that_is_rolled_back_lets_no_message_go(session: Session, business: Session) -> None:
-    send(session, count=2)
-    [lease] = dequeue(session)
-    dequeue(session)
-    settle(business, [lease])
-    assert dequeue(session, 10) == []
-    business.rollback()
-
-    assert dequeue(session, 10) == []
-
-
-def test_a_dequeue_that_is_rolled_back_leaves_its_message_the_next(session: Session, business: Session) -> None:
-    first, _ = send(session, count=2)
-    assert ids(dequeue(business, 10)) == [first]
-    assert dequeue(session, 10) == []
-    business.rollback()
-
-    assert ids(dequeue(session, 10)) == [first]
-
-
 def test_no_key_has_two_deliveries_among_many_workers(session: Session, connect: Connect) -> None:
     """The workers complete, retry and let go at random; each records what its key has in work."""
     keys = [f"k{number % 7}" for number in range(140)]

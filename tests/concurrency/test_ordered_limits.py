@@ -10,7 +10,6 @@ from tests.support.verbs import (
     drain,
     enqueue,
     enqueue_many,
-    fill,
     limit_set,
     make_channel,
     retry,
@@ -136,41 +135,6 @@ def test_a_message_that_was_made_ready_before_the_channel_was_ordered_keeps_no_p
     assert [lease.id for lease in drain(session)] == [urgent, first]
 
 
-def test_a_message_that_waits_since_the_channel_was_ordered_before_comes_first(session: Session) -> None:
-    """Its channel was without order for a while, and another message of it was made ready then."""
-    make_channel(session, "default", ordered=True)
-    limit_set(session, "stripe", max_concurrency=1)
-    session.execute("SELECT pgqueue_limit_pause('stripe')")
-    [first] = send(session, "default")
-    assert dequeue(session, 10) == []
-    make_channel(session, "default", ordered=False)
-    [urgent] = send(session, "default", priority=5)
-    session.execute("SELECT pgqueue_limit_resume('stripe')")
-    tick(session)
-    assert column(session, WAITING) == [first]
-    make_channel(session, "default", ordered=True)
-
-    assert [lease.id for lease in drain(session)] == [first, urgent]
-
-
-def test_a_channel_at_its_limit_that_was_ordered_before_keeps_no_place_from_others(session: Session) -> None:
-    """Its lane still names the message that waited while it was ordered."""
-    make_channel(session, "default", ordered=True)
-    make_channel(session, "other")
-    limit_set(session, "stripe", max_concurrency=1)
-    session.execute("SELECT pgqueue_limit_pause('stripe')")
-    send(session, "default")
-    assert dequeue(session, 10) == []
-    make_channel(session, "default", ordered=False)
-    session.execute("UPDATE pgqueue_channel SET changed_at = NULL")
-    fill(session, "default", 2)
-    assert len(dequeue(session, 10)) == 1
-    send(session, "other")
-    session.execute("SELECT pgqueue_limit_resume('stripe')")
-    tick(session)
-    assert [lease.channel for lease in dequeue(session, 10)] == ["other"]
-
-
 def test_those_behind_it_stay_in_their_order(session: Session) -> None:
     """They have the same limit, and would be set aside behind it in a channel without order."""
     make_channel(session, "default", ordered=True)
@@ -181,30 +145,6 @@ def test_those_behind_it_stay_in_their_order(session: Session) -> None:
     assert column(session, WAITING) == ids[:1]
     session.execute("SELECT pgqueue_limit_resume('stripe')")
     assert [lease.id for lease in drain(session)] == ids
-
-
-def test_each_free_place_calls_one_channel(session: Session) -> None:
-    """Not all of them, or a free place would cost a turn of each channel that waits."""
-    limit_set(session, "stripe", max_concurrency=1)
-    for place in range(30):
-        make_channel(session, f"c{place}", ordered=True)
-    sent = [send(session, f"c{place}", 2) for place in range(30)]
-    [held] = dequeue(session, 100)
-    assert len(column(session, WAITING)) == 29
-    given = [held]
-    for _ in range(59):
-        settle(session, [held])
-        ready = one(session, "SELECT count(*) FROM pgqueue_message WHERE promoted_for IS NOT NULL")
-        tick(session)
-        assert one(session, "SELECT count(*) FROM pgqueue_message WHERE promoted_for IS NOT NULL") <= ready + 1
-        [held] = dequeue(session, 100)
-        given.append(held)
-    assert dequeue(session, 100) == []
-    by_channel: dict[str, list[int]] = {}
-    for lease in given:
-        by_channel.setdefault(lease.channel, []).append(lease.id)
-    assert sorted(by_channel.values()) == sorted(sent)
-    assert len({lease.channel for lease in given[:30]}) >= 29, "the channels take turns"
 
 
 def test_nothing_is_to_be_repaired_while_it_waits(session: Session, waiting: list[int]) -> None:

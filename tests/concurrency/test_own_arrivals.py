@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.sessions import Session, one
+from tests.support.sessions import Session
 from tests.support.verbs import dequeue, drain, enqueue, fill, make_channel, settle
 
 
@@ -44,17 +44,3 @@ def test_a_message_is_found_once_others_see_it(session: Session, business: Sessi
     assert second not in [lease.id for lease in drain(session)]
     business.commit()
     assert second in [lease.id for lease in drain(session)]
-
-
-def test_a_dequeue_that_finds_all_arrivals_held_takes_no_transaction_id(
-    session: Session, business: Session, other: Session
-) -> None:
-    """Consumers that ask each millisecond would use up a thousand a second."""
-    fill(session, "default", 3)
-    dequeue(session)
-    enqueue(session)
-    for table in ("arrival", "lane", "message"):
-        business.execute(f"SELECT FROM pgqueue_{table} FOR UPDATE")
-    with other.transaction():
-        assert dequeue(other) == []
-        assert one(other, "SELECT pg_current_xact_id_if_assigned()::text") is None

@@ -9,7 +9,7 @@ import pytest
 from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import Chance, seeds
 from tests.support.sessions import Session, column, one
-from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, retry, set_queue, settle, tick
+from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, set_queue, settle
 
 
 @pytest.mark.parametrize("settings", [{}, {"fairness": "share"}, {"max_share": 0.7}])
@@ -92,21 +92,6 @@ def test_the_limit_is_of_one_queue(session: Session) -> None:
     assert len(dequeue(session, 4, queue="mails")) == 4
 
 
-def test_expired_leases_count_until_they_are_taken_back(session: Session, business: Session) -> None:
-    """A killed worker holds its places until a sweep, or a dequeue, takes its leases back."""
-    set_queue(session, max_concurrency=2)
-    fill(session, "default", 8)
-    leases = dequeue(session, 5, lease="1 microsecond")
-    assert len(leases) == 2
-    settle(business, leases, "heartbeat")
-    assert dequeue(session, 5) == []
-    business.rollback()
-
-    session.execute("SELECT * FROM pgqueue_sweep()")
-
-    assert len(dequeue(session, 5)) == 2
-
-
 def test_a_dequeue_takes_expired_leases_back_and_uses_their_places(session: Session) -> None:
     set_queue(session, max_concurrency=2)
     fill(session, "default", 8)
@@ -116,19 +101,6 @@ def test_a_dequeue_takes_expired_leases_back_and_uses_their_places(session: Sess
 
     assert len(again) == 2
     assert not {lease.token for lease in again} & {lease.token for lease in killed}
-
-
-def test_a_retry_waits_without_a_place(session: Session) -> None:
-    set_queue(session, max_concurrency=1)
-    fill(session, "default", 3)
-    first = dequeue(session)
-    retry(session, first, "1 hour")
-    second = dequeue(session)
-    assert len(second) == 1
-    session.execute("UPDATE pgqueue_message SET dequeue_at = clock_timestamp() WHERE status = 3")
-    tick(session)
-
-    assert dequeue(session, 5) == []
 
 
 def test_a_dequeue_that_is_open_holds_the_gate_and_no_session_waits_for_it(session: Session, business: Session) -> None:
@@ -144,22 +116,6 @@ def test_a_dequeue_that_is_open_holds_the_gate_and_no_session_waits_for_it(sessi
     business.rollback()
 
     assert len(dequeue(session, 5)) == 3
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_a_dequeue_gives_the_gate_up_early_if_its_queue_is_full(
-    session: Session, business: Session, connect: Callable[..., Session], full: bool
-) -> None:
-    """The holder of the gate takes the last places: a worker would ask for 10 ms, and neglect its other queues."""
-    set_queue(session, max_concurrency=2)
-    fill(session, "default", 4)
-    dequeue(session, 2 if full else 1)
-    business.execute("SELECT FROM pgqueue_gate FOR UPDATE")
-    with (other := connect()).transaction():
-        assert dequeue(other, 2) == []
-        looks = one(other, "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'pgqueue_gate'")
-
-    assert looks < 12 if full else looks >= 20
 
 
 @pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter", "release", "pop"])
@@ -207,42 +163,3 @@ def test_the_round_robin_goes_on_under_a_limit(session: Session, limit: int) -> 
     assert len(order) >= 40
     for start in range(0, 39, 3):
         assert sorted(order[start : start + 3]) == CHANNELS
-
-
-OF_LIMITS = {
-    "pgqueue_dequeue_guarded", "pgqueue_lock_gate", "pgqueue_queue_allowance", "pgqueue_list_leases",
-    "pgqueue_queue_leases", "pgqueue_take_guarded", "pgqueue_take_by_share", "pgqueue_share_limit",
-    "pgqueue_record_departures", "pgqueue_wake_freed", "pgqueue_queue_is_open",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("others", [False, True])
-@pytest.mark.parametrize("limit", [1, 4])
-def test_a_queue_without_limits_calls_no_function_of_them(
-    session: Session, business: Session, limit: int, others: bool
-) -> None:
-    """Also beside a queue that has some, and with a row of its own."""
-    make_channel(session, "default", "mails")
-    if others:
-        set_queue(session, "mails", max_concurrency=1, fairness="share", max_share=0.5)
-        set_queue(session, retention="3 days")
-    fill(session, "default", 9)
-    business.execute("SET track_functions = 'all'")
-    settle(business, dequeue(business, limit))
-    business.execute("SELECT pgqueue_is_contended('{default}')")
-    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
-
-    assert "pgqueue_dequeue" in called
-    assert called & OF_LIMITS == set()
-
-
-def test_the_functions_of_limits_are_called_for_a_queue_that_has_them(session: Session, business: Session) -> None:
-    set_queue(session, max_concurrency=4, max_share=0.5)
-    fill(session, "default", 9)
-    business.execute("SET track_functions = 'all'")
-    settle(business, dequeue(business))
-    settle(business, dequeue(business, 2))
-    business.execute("SELECT pgqueue_is_contended('{default}')")
-    called = set(column(business, "SELECT funcname FROM pg_stat_xact_user_functions"))
-
-    assert called >= OF_LIMITS

@@ -42,18 +42,6 @@ def test_a_large_call_serves_sixteen_lanes_or_so(session: Session) -> None:
     assert {count for _, count in turns[:-1]} == {7}
 
 
-def test_a_second_turn_in_one_call_does_not_find_what_the_first_one_took(session: Session) -> None:
-    """The lane counts on messages that were purged meanwhile: no dequeue has looked since, so it goes to the tail."""
-    for name in ("a", "b"):
-        make_channel(session, name)
-    fill(session, "a", 5)
-    dequeue(session)
-    session.execute("SELECT pgqueue_channel_purge('default', 'a')")
-    expected = sorted([enqueue(session, "a"), *enqueue_many(session, ["b"] * 3)])
-
-    assert sorted(one(session, "SELECT ids FROM pgqueue_take('default', 10)")) == expected
-
-
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("limit", [1, 8])
 def test_shares_follow_the_weights(session: Session, limit: int, limited: bool) -> None:
@@ -166,20 +154,3 @@ def test_news_of_a_channel_that_another_dequeue_holds_do_not_overtake(session: S
     assert taken
     waiting = [*range(first.id + 2, first.id + 10), first.id]
     assert taken == waiting[: len(taken)]
-
-
-def test_a_held_channel_is_found_wherever_the_call_begins(session: Session, business: Session) -> None:
-    """The places behind its own are empty: a call that begins at one of them comes back to the head of the line."""
-    make_channel(session, "a")
-    fill(session, "a", 2)
-    tick(session)
-    assert len(dequeue(business)) == 1
-    session.execute("SELECT setval('pgqueue_lane_seq', last_value + 1000) FROM pgqueue_lane_seq")
-
-    taken = []
-    for _ in range(50):
-        session.execute("BEGIN")
-        taken.append(len(dequeue(session)))
-        session.execute("ROLLBACK")
-
-    assert taken == [1] * 50

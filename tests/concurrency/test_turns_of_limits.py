@@ -127,29 +127,3 @@ def test_a_stream_makes_no_batch_of_messages_that_are_set_aside(session: Session
     session.execute("SELECT pgqueue_limit_resume('stripe')")
     tick(session)
     assert claim(session, owner, 0) == Claim(1, 1, 0, 0)
-
-
-def test_a_dequeue_that_finds_the_limit_full_writes_nothing(session: Session, business: Session) -> None:
-    make_channel(session, "a")
-    limit_set(session, "stripe", max_concurrency=1)
-    send(session, "a", 3)
-    assert len(dequeue(session, 10)) == 1
-
-    for count in (1, 10):
-        assert not dequeue(business, count)
-    assert one(business, "SELECT pg_current_xact_id_if_assigned()") is None
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_dequeue_fills_an_empty_line_before_it_looks(business: Session, count: int) -> None:
-    """So it finds as many messages as the limits have places, by one look."""
-    for name in "abc":
-        make_channel(business, name)
-    limit_set(business, "stripe", max_concurrency=3)
-    for name in "abc":
-        send(business, name, 4)
-    business.execute("SET LOCAL track_functions = 'pl'")
-
-    assert len(dequeue(business, count)) == count
-    looks = "SELECT coalesce(sum(pg_stat_get_xact_function_calls(p::regproc)), 0) FROM unnest(%s::text[]) AS p"
-    assert one(business, looks, ["pgqueue_take", "pgqueue_lease_one"]) == 1

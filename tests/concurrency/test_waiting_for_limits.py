@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import timedelta
-
 import pytest
 
 from tests.concurrency.rates import UNBOUND
@@ -29,26 +26,6 @@ def test_one_that_was_made_ready_and_is_put_off_keeps_no_place(session: Session)
     assert one(session, put_off, [second]) == "rescheduled"
 
     assert [lease.id for lease in dequeue(session)] == [third]
-
-
-def test_it_does_not_matter_how_many_limits_are_full(session: Session) -> None:
-    """A call looks at 16 of the limits that are waited for, at others each time."""
-    limit_set(session, "first")
-    names = [f"limit {number:02}" for number in range(40)]
-    # Breakers of channels come and go, and use up ids.
-    session.execute(
-        "SELECT setval(pg_get_serial_sequence('pgqueue_limit', 'id'), 1000000 + max(id)) FROM pgqueue_limit"
-    )
-    for name in names:
-        limit_set(session, name, max_concurrency=1)
-        send(session, "a", 1, [name])
-    for name in names[:-1]:
-        session.execute("SELECT pgqueue_limit_pause(%s)", [name])
-    last = one(session, "SELECT max(id) FROM pgqueue_message")
-
-    found = [lease.id for _ in range(60) for lease in dequeue(session)]
-
-    assert found == [last]
 
 
 def wait_for_many(session: Session, count: int, channel: int) -> None:
@@ -82,34 +59,6 @@ def test_the_last_of_more_than_a_thousand_limits_has_its_turn(session: Session) 
     assert [lease.id for lease in dequeue(session)] == [message]
 
 
-def test_a_worker_looks_again_for_a_limit_behind_many_full_ones(session: Session) -> None:
-    wait_for_many(session, 60, make_channel(session, "many"))
-    limit_set(session, "last", max_concurrency=1)
-    send(session, "a", 1, ["last"])
-
-    assert one(session, "SELECT pgqueue_is_contended('{default}')")
-
-
-def test_a_tick_wakes_the_worker_of_a_message_behind_many_that_wait(session: Session, other: Session) -> None:
-    """A settlement looks at the first 100 limits that are waited for, and notifies the queues of these only."""
-    wait_for_many(session, 150, make_channel(session, "many"))
-    make_channel(session, "a", queue="others")
-    limit_set(session, "last", max_concurrency=1)
-    first, second = [enqueue(session, "a", "others", limits=["last"]) for _ in range(2)]
-    # A dequeue looks at 16 limits only.
-    held = next(lease for _ in range(500) for lease in dequeue(session, queue="others"))
-    assert held.id == first
-    assert dequeue(session, queue="others") == []
-    other.execute("LISTEN pgqueue")
-    other.execute("SELECT pgqueue_wait('w', '{others}', '1 minute')")
-    settle(session, [held])
-    for _ in range(200):
-        tick(session)
-
-    assert [note.payload for note in other.notifies(timeout=5, stop_after=1)] == ["others"]
-    assert [lease.id for lease in dequeue(session, queue="others")] == [second]
-
-
 def test_a_settlement_wakes_the_worker_of_a_message_behind_many_of_one_channel(
     session: Session, other: Session
 ) -> None:
@@ -129,25 +78,6 @@ def test_a_settlement_wakes_the_worker_of_a_message_behind_many_of_one_channel(
     assert [lease.id for lease in dequeue(session, queue="others")] == [late]
 
 
-@pytest.mark.parametrize("many", ["messages", "channels"])
-def test_a_worker_looks_again_for_a_message_behind_many_of_paused_channels(session: Session, many: str) -> None:
-    names = ["many"] * 120 if many == "messages" else [f"many {number}" for number in range(120)]
-    for name in sorted(set(names)):
-        make_channel(session, name)
-        session.execute("SELECT pgqueue_channel_pause('default', %s)", [name])
-    make_channel(session, "late")
-    limit_set(session, "stripe", max_concurrency=1)
-    assert dequeue(session) == []
-    for name in names:
-        send(session, name)
-    send(session, "late")
-    if many == "channels":
-        # A dequeue goes round them before its worker asks.
-        session.execute("SELECT pgqueue_promote_waiting('default', 1, clock_timestamp())")
-
-    assert one(session, "SELECT pgqueue_is_contended('{default}')")
-
-
 def test_those_of_another_queue_that_were_made_ready_take_only_their_places(session: Session) -> None:
     """Also from a dequeue of one message."""
     make_channel(session, "a", queue="others")
@@ -162,21 +92,6 @@ def test_those_of_another_queue_that_were_made_ready_take_only_their_places(sess
     assert [lease.id for lease in dequeue(session)] == [new]
 
 
-def test_a_limit_that_was_dropped_is_not_waited_for(session: Session) -> None:
-    """The lock of a limit is asked for ten times, a millisecond apart."""
-    dropped = limit_set(session, "stripe", max_concurrency=1)
-    assert one(session, "SELECT pgqueue_limit_drop('stripe')") == "dropped"
-
-    def look() -> timedelta:
-        began = one(session, "SELECT clock_timestamp()")
-        assert one(session, "SELECT (pgqueue_hold_limit(%s, clock_timestamp(), true)).held", dropped)
-        took: timedelta = one(session, "SELECT clock_timestamp() - %s", began)
-        return took
-
-    # The shortest of some: other programs only make it longer.
-    assert min(look() for _ in range(9)) < timedelta(milliseconds=10)
-
-
 def test_a_debt_of_a_million_years_keeps_no_worker_awake(session: Session) -> None:
     session.execute(UNBOUND)
     limit_set(session, "stripe", release_interval="1 day")
@@ -188,14 +103,3 @@ def test_a_debt_of_a_million_years_keeps_no_worker_awake(session: Session) -> No
     assert one(session, "SELECT pgqueue_next_due('{default}') > interval '900 years'")
     explained = one(session, "SELECT array_agg(code) FROM pgqueue_explain_message(%s)", waiting)
     assert "shared_limit_rate" in explained
-
-
-def test_a_breaker_is_not_opened_without_an_end(session: Session) -> None:
-    """The next time at which a worker looks could not be computed."""
-    given = {"failures": 3, "within": "1 minute", "pause": "1 hour"}
-    assert one(session, "SELECT outcome FROM pgqueue_breaker_set('work', %s)", json.dumps(given)) == "created"
-    for moment in ("infinity", "2020-01-01"):
-        opened = one(session, "SELECT outcome FROM pgqueue_breaker_open('work', p_until => %s)", moment)
-        assert opened == "invalid"
-    given["within"] = "400000 days"
-    assert one(session, "SELECT outcome FROM pgqueue_breaker_set('work', %s)", json.dumps(given)) == "invalid"

@@ -8,10 +8,6 @@ import pytest
 
 from tests.support.sessions import Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
-from verification.chaos.sabotage.turns import FOLDED
-from verification.model_based.sabotage import installed
-
-[HELD] = FOLDED
 
 
 def free_line(session: Session, count: int, *, size: int = 12) -> None:
@@ -135,15 +131,6 @@ def test_a_rolled_back_dequeue_gives_everything_back(session: Session, business:
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 
 
-def test_a_rolled_back_enqueue_leaves_no_trace(session: Session, business: Session) -> None:
-    make_channel(session, "a", max_concurrency=1)
-    enqueue(business, "a")
-    business.rollback()
-    fill(session, "a", 2)
-
-    assert len(drain(session)) == 2
-
-
 def test_an_earlier_message_that_commits_later(session: Session, business: Session) -> None:
     """Its key is below the floor of the lane by then."""
     make_channel(session, "a")
@@ -202,28 +189,6 @@ def test_a_message_that_comes_while_the_lane_is_being_emptied(
     """Its arrival can wait, because the lane stood in line: it must outlast a fold before the lane is parked."""
     later, dequeued = empty_lane(session, business, other)
     assert dequeued == [later]
-
-
-def test_a_lane_that_is_held_does_not_stand_in_line(session: Session, business: Session, other: Session) -> None:
-    with installed(session, HELD):
-        _, dequeued = empty_lane(session, business, other)
-    assert dequeued == []
-
-
-def test_arrivals_that_change_nothing_are_folded_without_a_lock(session: Session) -> None:
-    make_channel(session, "a", max_concurrency=100)
-    fill(session, "a", 5)
-    tick(session)
-    settle(session, dequeue(session, 1))
-    enqueue(session, "a")
-    assert column(session, "SELECT lazy FROM pgqueue_arrival") == [True, True]
-    version = "SELECT ctid::text || xmin || xmax FROM pgqueue_lane"
-    before = one(session, version)
-    tick(session)
-
-    assert one(session, "SELECT count(*) FROM pgqueue_arrival") == 0
-    assert one(session, version) == before
-    assert len(drain(session)) == 5
 
 
 def test_promoted_messages_of_an_open_transaction(session: Session, business: Session) -> None:

@@ -15,7 +15,7 @@ from django.db import connection
 
 from django_pgqueue import exceptions
 from django_pgqueue.conf import DEFAULTS
-from django_pgqueue.doctor import CODES, EXAMINATIONS
+from django_pgqueue.doctor import CODES
 from django_pgqueue.management.cli import verbs
 from django_pgqueue.management.commands import pgqueue  # noqa: F401  (it registers the verbs)
 from django_pgqueue.models import DeadLetter
@@ -186,21 +186,6 @@ def test_every_finding_is_there() -> None:
     on_page = section(page("docs/reference/doctor.md"), "Findings")
 
     assert codes == set(re.findall(r"`([a-z_]+)`(?=[^|]*\| \w+ \| (?:note|warning|critical))", on_page))
-
-
-def test_every_finding_can_be_asked_for_by_its_code() -> None:
-    on_page = section(page("docs/reference/doctor.md"), "Findings")
-    rows = re.findall(r"^\| (`[^|]+) \| (\w+) \|", on_page, re.MULTILINE)
-    found = {(code, name) for cell, name in rows if name != "any" for code in re.findall(r"`([a-z_]+)`", cell)}
-
-    assert found == {(code, name) for name, codes in CODES.items() for code in codes}
-
-
-def test_every_examination_can_be_asked_for_alone() -> None:
-    on_page = section(page("docs/reference/commands.md"), "doctor")
-    [only] = re.findall(r"^\| `--only NAME` \| .*Examinations: (.*)", on_page, re.MULTILINE)
-
-    assert re.findall(r"`(\w+)`", only) == list(EXAMINATIONS)
 
 
 def test_every_error_is_there_with_its_sqlstate() -> None:

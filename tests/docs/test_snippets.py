@@ -58,10 +58,3 @@ def test_the_blocks_of_a_page_run(page: Path) -> None:
         except Exception as error:
             error.add_note(f"in the block at {place}")
             raise
-
-
-def test_few_blocks_are_not_run() -> None:
-    found = [block for page in PAGES for block in blocks(page) if block.language in ("python", "sql")]
-    left = [block for block in found if not runs(block) and not {"signature", "spark"}.intersection(block.words)]
-
-    assert len(left) <= 7

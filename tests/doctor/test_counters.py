@@ -34,14 +34,6 @@ def test_a_count_of_live_messages(found: Examine) -> None:
     assert found("counters") == {}
 
 
-def test_more_than_may_be_looked_at_is_not_counted(found: Examine) -> None:
-    channel_set(channel="tenant", max_size=10)
-    enqueue_numbered(5, channel="tenant")
-    sql("UPDATE pgqueue_channel_size SET live = live + 1")
-    assert list(found("counters", most=6)) == ["count_wrong"]
-    assert found("counters", most=5) == {}
-
-
 def test_leases_below_the_floor_are_not_counted_and_the_limit_does_not_hold(found: Examine) -> None:
     channel_set(channel="tenant", max_concurrency=2)
     enqueue_numbered(6, channel="tenant")
@@ -63,14 +55,6 @@ def test_more_leases_than_the_limit_allows(found: Examine) -> None:
     assert "tenant (3 of 2)" in found("counters")["over_limit"].problem
     complete(held)
     assert "over_limit" not in found("counters")
-
-
-def test_a_limit_that_was_lowered_is_not_exceeded_by_what_ran_before(found: Examine) -> None:
-    channel_set(channel="tenant", max_concurrency=3)
-    enqueue_numbered(3, channel="tenant")
-    dequeue(limit=3)
-    channel_set(channel="tenant", max_concurrency=1)
-    assert found("counters") == {}
 
 
 def test_leases_that_the_gate_of_their_queue_does_not_list(found: Examine) -> None:
@@ -153,27 +137,6 @@ def test_a_message_that_waits_for_one_of_its_key_that_was_deleted_by_hand(found:
     assert repair() == RepairCounts(0, 0, 1)
     assert found("counters") == {}
     assert [delivery.id for delivery in dequeue(limit=5)] == [second]
-
-
-def test_a_note_leads_to_the_next_message_of_a_key(found: Examine) -> None:
-    first, second = (enqueue("h", order_key="k").id for _ in range(2))
-    dequeue(limit=5)
-    pass_time(minutes=1)
-    sql("DELETE FROM pgqueue_message WHERE id = %s", first)
-    sql("INSERT INTO pgqueue_order_note SELECT channel_id, order_key FROM pgqueue_message WHERE id = %s", second)
-    assert found("counters") == {}
-    assert [reason.code for reason in explain_message(second)][:1] == ["waits_for_order_key"]
-    assert [delivery.id for delivery in dequeue(limit=5)] == [second]
-
-
-def test_until_arrivals_are_folded_nothing_is_reported_of_places(found: Examine) -> None:
-    enqueue_numbered(5, channel="default")
-    pass_time(minutes=1)
-    assert found("counters") == {}
-    sql("SELECT pgqueue_tick()")
-    sql("DELETE FROM pgqueue_lane")
-    enqueue_numbered(1, channel="default")
-    assert found("counters", most=1) == {}
 
 
 def test_a_queue_at_work_is_found_to_be_right_at_every_moment(connect: Connect) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_pgqueue import dead_letter, dequeue, discard, enqueue, redrive, retry
+from django_pgqueue import dequeue, discard, enqueue, redrive, retry
 from django_pgqueue.doctor import Finding, examine
 from tests.doctor.conftest import Examine
 from tests.support.sql import sql
@@ -53,26 +53,3 @@ def test_old_dead_letters_are_a_note(found: Examine) -> None:
     die("mail.send", 1)
     sql("UPDATE pgqueue_dead_letter SET dead_at = dead_at - interval '61 minutes'")
     assert found("dead_letters")["dead_letters"].severity.word == "note"
-
-
-def test_a_refused_message_without_an_error_is_reported_too(found: Examine) -> None:
-    enqueue("mail.send")
-    dead_letter(dequeue(), reason="no such user; rm -rf")
-    finding = found("dead_letters")["dead_letters"]
-    assert "--reason 'no such user; rm -rf'" in finding.action
-    assert finding.facts["error"] == ""
-    assert "error" not in finding.problem
-
-
-def test_times_that_no_clock_shows_do_not_stop_it(found: Examine) -> None:
-    die("mail.send", 1)
-    for moment in ("infinity", "-infinity", "4000-01-01 BC"):
-        sql("UPDATE pgqueue_dead_letter SET dead_at = %s::timestamptz", moment)
-        assert "dead_letters" in found("dead_letters")
-
-
-def test_a_bounded_number_of_dead_letters_is_looked_at(found: Examine) -> None:
-    die("mail.send", 5)
-    finding = found("dead_letters", most=3)["dead_letters"]
-    assert (finding.facts["letters"], finding.facts["complete"]) == (3, False)
-    assert finding.problem.startswith("At least 3 message(s)")

@@ -14,7 +14,7 @@ from django_pgqueue import channel_set, complete, dequeue, enqueue, handlers
 from django_pgqueue.checks.rules import Limits, parameters
 from django_pgqueue.checks.server import SERVER, TABLES
 from django_pgqueue.contrib.prometheus.families import families
-from django_pgqueue.doctor import CODES, EXAMINATIONS, Severity, examination_of, examine
+from django_pgqueue.doctor import EXAMINATIONS, Severity, examine
 from tests.doctor.conftest import Examine
 from tests.support.cases import cases
 from tests.support.sessions import Connect
@@ -92,14 +92,6 @@ def test_a_reader_may_examine_and_measure() -> None:
     assert "no_worker" in codes
     assert "not_examined" not in codes
     assert measured
-
-
-def test_a_code_leads_to_one_examination() -> None:
-    codes = [code for codes in CODES.values() for code in codes]
-    assert len(codes) == len(set(codes))
-    assert {name: {examination_of(code) for code in codes} for name, codes in CODES.items()} == {
-        name: {name} for name in EXAMINATIONS
-    }
 
 
 @cases("name", EXAMINATIONS)

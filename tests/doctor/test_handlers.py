@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from django_pgqueue import channel_set, dequeue, enqueue, handlers
+from django_pgqueue import channel_set, enqueue, handlers
 from django_pgqueue.models import Schedule, Worker
 from tests.doctor.conftest import Examine
-from tests.support.moments import pass_time
 from tests.support.workers import make_worker
 
 
@@ -34,19 +33,6 @@ def test_only_live_workers_of_the_queue_count(found: Examine) -> None:
     assert "unknown_handler" in found("handlers")
 
 
-def test_a_worker_that_does_not_say_what_it_has_may_have_any(found: Examine) -> None:
-    make_worker("older release")
-    enqueue("mail.send")
-    assert found("handlers") == {}
-
-
-def test_a_process_that_is_starting_hides_nothing(found: Examine) -> None:
-    make_worker("running", handlers=["mail.send"])
-    make_worker("starting", handlers=None, state="starting")
-    enqueue("mail.remind")
-    assert found("handlers").keys() == {"unknown_handler"}
-
-
 def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: Examine) -> None:
     handlers.handler("mail.send")(lambda delivery: None)
     try:
@@ -59,21 +45,6 @@ def test_without_a_worker_a_name_that_no_installed_app_handles_is_found(found: E
         assert "that no installed app has, and no worker serves the queue" in finding.problem
     finally:
         handlers.unregister("mail.send")
-
-
-def test_a_leased_message_counts_as_known_by_a_worker(found: Examine) -> None:
-    make_worker("w", handlers=[])
-    enqueue("mail.send")
-    dequeue()
-    assert found("handlers") == {}
-
-
-def test_a_bounded_number_of_messages_is_looked_at(found: Examine) -> None:
-    make_worker("w", handlers=[])
-    for number in range(5):
-        enqueue(f"h{number}")
-        pass_time(minutes=1)
-    assert found("handlers", most=3)["unknown_handler"].facts["messages"] == 3
 
 
 def test_the_schedules_of_a_handler_that_is_gone_are_named(found: Examine) -> None:

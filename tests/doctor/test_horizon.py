@@ -43,20 +43,6 @@ def test_a_transaction_that_has_written_and_has_no_snapshot(connect: Connect, fo
     assert found("horizon", **NOW) == {}
 
 
-def test_a_transaction_that_holds_nothing_up_is_not_reported(connect: Connect, found: Examine) -> None:
-    connect().execute("SELECT 1")
-    assert found("horizon", **NOW) == {}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_name_that_looks_like_something_else_is_reported_in_one_line(connect: Connect, found: Examine) -> None:
-    session = connect(application_name="x\ty password=canary-of-a-name")
-    session.execute("SELECT pg_current_xact_id()")
-    finding = found("horizon", **NOW)["old_transaction"]
-    assert "canary" not in repr(finding)
-    assert finding.problem.isprintable()
-
-
 def test_a_role_that_may_not_see_other_sessions_reads_so(connect: Connect, found: Examine) -> None:
     connect().execute("SELECT pg_current_xact_id()")
     sql("CREATE ROLE pgqueue_test_shortsighted")

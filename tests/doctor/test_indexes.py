@@ -8,9 +8,10 @@ from threading import Thread
 import psycopg
 import pytest
 
-from django_pgqueue.doctor import Limits, examine, indexes
+from django_pgqueue.doctor import indexes
 from django_pgqueue.sql import files
 from tests.doctor.conftest import Examine
+from tests.support.cases import cases
 from tests.support.sessions import Connect
 from tests.support.sql import sql, value
 from tests.support.waiting import eventually
@@ -21,7 +22,7 @@ OF_EACH_KIND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("index", OF_EACH_KIND)
+@cases("index", OF_EACH_KIND)
 def test_an_index_that_was_dropped(connect: Connect, found: Examine, index: str) -> None:
     owner = connect(autocommit=True)
     before = value("SELECT pg_get_indexdef(%s::regclass)", index)
@@ -91,45 +92,6 @@ def test_an_index_that_is_being_built_is_left_alone(connect: Connect, found: Exa
     finally:
         sql("RESET ROLE; DROP ROLE pgqueue_test_shortsighted")
         owner.execute("DROP INDEX IF EXISTS pgqueue_message_payload")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_index_that_is_being_dropped_is_left_alone(connect: Connect, found: Examine) -> None:
-    connect(autocommit=True).execute(BUILD.format("pgqueue_message"))
-    with under_way(connect, "DROP INDEX CONCURRENTLY pgqueue_message_payload", "pgqueue_message"):
-        finding = found("indexes")["index_in_progress"]
-    assert "is being dropped" in finding.problem
-    assert found("indexes") == {}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_archive_is_being_indexed_partition_by_partition(connect: Connect, found: Examine) -> None:
-    """The index of the whole is invalid until the last partition has its own."""
-    owner, archive = connect(autocommit=True), "pgqueue_archived_message"
-    partition = value("SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = %s::regclass", archive)
-    owner.execute(f"CREATE INDEX {archive}_payload ON ONLY {archive} (id)")
-    try:
-        with under_way(connect, BUILD.format(partition), partition):
-            findings = examine(limits=Limits(), only=["indexes"]).findings
-        assert {finding.code for finding in findings} == {"index_in_progress"}
-        assert {finding.facts["table"] for finding in findings} == {archive, partition}
-        assert f"ALTER INDEX {archive}_payload ATTACH PARTITION" in found("indexes")["index_invalid"].action
-    finally:
-        owner.execute(f"DROP INDEX {archive}_payload; DROP INDEX {partition}_payload")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_index_that_is_being_built_excuses_no_other_index(connect: Connect, found: Examine) -> None:
-    owner = connect(autocommit=True)
-    owner.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
-    try:
-        with under_way(connect, BUILD.format("pgqueue_message"), "pgqueue_message"):
-            findings = found("indexes")
-        assert findings["index_in_progress"].facts["index"] == "pgqueue_message_payload"
-        assert findings["index_invalid"].facts["index"] == "pgqueue_message_expiry"
-    finally:
-        owner.execute("DROP INDEX IF EXISTS pgqueue_message_payload")
-        owner.execute("UPDATE pg_index SET indisvalid = true WHERE indexrelid = 'pgqueue_message_expiry'::regclass")
 
 
 def test_an_index_of_ours_that_is_not_used(connect: Connect, found: Examine) -> None:

@@ -26,8 +26,3 @@ def test_days_that_a_lake_lost_are_found_until_they_are_forgotten(found: Examine
     sql("UPDATE pgqueue_lake SET lost = '{}' WHERE name = 'nightly'")
     sql("DELETE FROM pgqueue_lake WHERE name = 'other'")
     assert found("lakes") == {}
-
-
-def test_a_database_without_the_tables_of_the_pipeline_has_no_finding(found: Examine) -> None:
-    sql("ALTER TABLE pgqueue_lake RENAME TO pgqueue_elsewhere")
-    assert found("lakes") == {}

@@ -24,10 +24,3 @@ def test_messages_of_a_channel_that_was_deleted_past_the_queue(found: Examine) -
     call_command("pgqueue", "doctor", "--fix", "--only", "counters")
     assert found("orphans") == {}
     assert [delivery.id for delivery in dequeue(queue="mails", limit=9)] == sent
-
-
-def test_a_message_that_is_leased_counts_too(found: Examine) -> None:
-    enqueue("h")
-    dequeue()
-    sql("DELETE FROM pgqueue_channel")
-    assert found("orphans")["channel_missing"].facts["messages"] == 1

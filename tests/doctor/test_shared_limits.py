@@ -4,27 +4,17 @@ from datetime import timedelta
 
 from django_pgqueue import (
     channel_pause,
-    channel_set,
     dequeue,
     enqueue,
     handler_pause,
     handlers,
     limit_pause,
-    limit_resume,
     limit_set,
 )
 from django_pgqueue.limits import UNDECLARED
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
 from tests.support.moments import pass_time
-
-
-def test_a_limit_with_room_has_no_findings(found: Examine) -> None:
-    limit_set("stripe", max_concurrency=2)
-    enqueue("h", limits=["stripe"])
-    assert found("shared_limits") == {}
-    dequeue()
-    assert found("shared_limits") == {}
 
 
 def test_a_pause_without_an_end_becomes_a_warning_when_messages_wait_for_long(found: Examine) -> None:
@@ -73,15 +63,6 @@ def test_messages_that_wait_for_long_for_a_full_limit(found: Examine) -> None:
     assert "all of it is taken" in finding.problem
 
 
-def test_messages_that_wait_for_long_for_a_rate(found: Examine) -> None:
-    limit_set("openai", release_interval=timedelta(hours=1))
-    for _ in range(2):
-        enqueue("h", limits=["openai"])
-    dequeue(limit=5)
-    pass_time(minutes=10)
-    assert "its rate gives no token" in found("shared_limits")["limit_waits"].problem
-
-
 def test_a_limit_that_has_room_and_is_not_used(found: Examine) -> None:
     limit_set("stripe", max_concurrency=1)
     enqueue("h", limits=["stripe"])
@@ -113,12 +94,3 @@ def test_a_limit_for_handlers_that_do_not_exist(found: Examine) -> None:
     finally:
         handlers.unregister("h")
     assert (finding.severity.word, finding.facts["shown"]) == ("note", ["h.misspelt"])
-
-
-def test_a_limit_that_was_resumed_has_no_finding(found: Examine) -> None:
-    limit_set("stripe", max_concurrency=1)
-    limit_pause("stripe", reason="down")
-    enqueue("h", limits=["stripe"])
-    limit_resume("stripe")
-    channel_set(channel="default")
-    assert found("shared_limits") == {}

@@ -72,14 +72,6 @@ def of_messages(only: str, **limits: object) -> list[Finding]:
     return [finding for finding in findings if "pgqueue_message" in finding.problem]
 
 
-def test_a_full_table_is_not_called_empty(connect: Connect) -> None:
-    owner = connect(autocommit=True)
-    owner.execute(FILL, [ROWS])
-    owner.execute("ANALYZE pgqueue_message")
-    flush(owner)
-    assert found_all("storage", bloat_bytes=100_000) == []
-
-
 def test_rows_that_were_never_frozen(connect: Connect) -> None:
     owner = connect(autocommit=True)
     owner.execute("VACUUM (FREEZE) pgqueue_message")

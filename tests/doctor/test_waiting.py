@@ -2,12 +2,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.utils import timezone
-
 from django_pgqueue import (
     cancel,
     channel_pause,
-    channel_release,
     channel_set,
     dequeue,
     enqueue,
@@ -67,35 +64,6 @@ def test_channels_that_wait_for_long(found: Examine) -> None:
     assert found("waiting") == {}
 
 
-def test_the_oldest_of_all_priorities_counts(found: Examine) -> None:
-    worker("default")
-    enqueue("h", priority=-5)
-    pass_time(minutes=5)
-    enqueue("h", priority=5)
-    assert found("waiting")["waiting"].facts["shown"][0]["seconds"] >= 300
-
-
-def test_more_channels_than_are_looked_at(found: Examine) -> None:
-    worker("default")
-    for place in range(5):
-        channel_set(channel=f"c{place}")
-        enqueue("h", channel=f"c{place}")
-    pass_time(minutes=5)
-    finding = found("waiting", most=3)["waiting"]
-    assert (finding.facts["channels"], finding.facts["complete"]) == (3, False)
-    assert finding.problem.startswith("at least 3 channel")
-
-
-def test_a_pause_with_an_end_is_a_note(found: Examine) -> None:
-    worker("default")
-    channel_set(channel="tenant")
-    enqueue("h", channel="tenant")
-    pass_time(minutes=5)
-    channel_pause(channel="tenant", reason="the provider is down", until=timezone.now() + timedelta(days=1))
-    finding = found("waiting")["paused"]
-    assert (finding.severity.word, finding.facts["endless"]) == ("note", False)
-
-
 def test_a_pause_without_an_end_is_a_warning_because_it_may_be_forgotten(found: Examine) -> None:
     worker("default")
     channel_set(channel="tenant")
@@ -119,16 +87,6 @@ def test_a_pause_without_an_end_is_a_warning_because_it_may_be_forgotten(found: 
     assert finding.action.endswith("manage.py pgqueue resume queue default.")
     queue_resume("default")
     assert set(found("waiting")) == {"paused", "waiting"}
-
-
-def test_a_released_channel_drains_and_is_not_reported_as_paused(found: Examine) -> None:
-    worker("default")
-    channel_set(channel="tenant")
-    enqueue("h", channel="tenant")
-    channel_pause(channel="tenant")
-    channel_release(channel="tenant")
-    pass_time(minutes=5)
-    assert list(found("waiting")) == ["waiting"]
 
 
 def test_an_ordered_channel_that_a_failing_message_holds_for_long(found: Examine) -> None:

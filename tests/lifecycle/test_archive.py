@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 from django_pgqueue import (
     Delivery,
@@ -24,7 +23,6 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from tests.support.cases import cases
 from tests.support.messages import places
@@ -71,14 +69,6 @@ def test_an_archive_of_outcomes_keeps_nothing_that_the_message_carried() -> None
     [error] = kept.errors
     assert sorted(error) == ["at", "attempt", "leased_at", "type", "worker"]
     assert (error["attempt"], error["type"], error["worker"]) == (1, "shop.Declined", "one")
-
-
-def test_an_archive_of_nothing_has_no_row() -> None:
-    channel_set(channel="default", archive="none")
-    delivery = tried()
-    assert complete(delivery, results=[{"card": SECRET}]) == {delivery.id}
-    assert places(delivery.id) == []
-    assert SECRET not in value("SELECT coalesce(jsonb_agg(to_jsonb(u))::text, '') FROM pgqueue_unarchived AS u")
 
 
 CHOICES = [
@@ -202,19 +192,3 @@ def test_a_dead_letter_is_kept_whole_and_can_be_redriven(archive: str) -> None:
     discarded = send()
     discard([discarded])
     assert places(discarded) == ["dead letters"]
-
-
-def test_a_call_that_is_repeated_cannot_know_what_was_not_archived() -> None:
-    sent = send()
-    [delivery] = dequeue()
-    complete(delivery, archive="none")
-    assert complete(delivery, archive="none", skip_lost=True) == set()
-    with pytest.raises(LeaseLost), transaction.atomic():
-        complete(delivery)
-    assert places(sent) == []
-
-
-def test_the_dedupe_key_of_a_message_that_was_not_archived_is_free() -> None:
-    send()
-    complete(dequeue(), archive="none")
-    assert enqueue("h", dedupe_key="k").created

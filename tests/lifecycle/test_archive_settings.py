@@ -15,7 +15,7 @@ from django_pgqueue import (
     pop,
     queue_set,
 )
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Queue
 from tests.lifecycle.test_archive import send
 from tests.support.cases import cases
@@ -42,11 +42,6 @@ def test_an_unknown_archive_setting_is_refused(archive: Any) -> None:
     assert places(sent) == ["live"]
 
 
-def test_events_take_a_bool_and_the_error_names_it() -> None:
-    with refused(InvalidMessage, "events is not a bool but str"):
-        queue_set(events="yes")  # type: ignore[arg-type]
-
-
 def test_a_queue_is_set_as_far_as_it_is_said() -> None:
     queue_set(archive="none")
     queue_set(events=True)
@@ -62,11 +57,6 @@ def test_settings_that_cannot_be_are_refused(settings: str) -> None:
     assert outcome == "invalid"
     assert refusal.startswith("invalid queue: ")
     assert not Queue.objects.exists()
-
-
-def test_a_queue_without_channels_is_not_set() -> None:
-    with refused(ChannelNotFound):
-        queue_set("nowhere", archive="none")
 
 
 def test_a_channel_goes_back_to_what_its_queue_says() -> None:

@@ -30,7 +30,6 @@ from django_pgqueue import (
     explain_message,
     heartbeat,
     lease_release,
-    measure,
     metrics,
     peek,
     pop,
@@ -45,7 +44,6 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.upkeep import tick
 from django_pgqueue.models import Message
 from tests.support.cases import cases
 from tests.support.refusals import refused
@@ -190,53 +188,3 @@ def test_the_message_that_is_refused_is_named() -> None:
         enqueue_many([NewMessage(handler="h")] * 2 + [NewMessage(handler="h", max_attempts="3")])  # type: ignore[arg-type]
     with refused(InvalidMessage, "a message is not a NewMessage but str"):
         enqueue_many(["h"])  # type: ignore[list-item]
-
-
-def test_a_limit_with_a_wrong_type_says_what_to_give() -> None:
-    with refused(InvalidMessage, r"release_interval is not a timedelta but int \(Use datetime\.timedelta"):
-        channel_set(channel="c", release_interval=5)  # type: ignore[arg-type]
-    with refused(InvalidMessage, r"max_size is not an integer but str \(Give an int"):
-        channel_set(channel="c", max_size="5")  # type: ignore[arg-type]
-
-
-@cases(
-    "call",
-    [
-        lambda: peek(limit=-1),
-        lambda: sweep(-1),
-        lambda: tick(-1),
-        lambda: measure("x"),  # type: ignore[arg-type]
-        lambda: measure(5),  # type: ignore[arg-type]
-        lambda: dequeue(limit=0),
-        lambda: dequeue(limit=10_001),
-        lambda: pop(limit=10_001),
-        lambda: peek(limit=2**70),
-        lambda: queue_purge(queue="default", limit=10**12),
-        lambda: channel_release(channel="a\0b"),
-        lambda: enqueue("\ud800"),
-        lambda: dequeue(lease=timedelta(0)),
-        lambda: pop(limit=-1),
-        lambda: complete([5]),  # type: ignore[list-item]
-        lambda: complete("x"),  # type: ignore[arg-type]
-        lambda: complete(5),  # type: ignore[arg-type]
-        lambda: heartbeat(5),  # type: ignore[arg-type]
-        lambda: enqueue_many(NewMessage(handler="h")),  # type: ignore[arg-type]
-        lambda: heartbeat([None]),  # type: ignore[list-item]
-    ],
-)
-def test_a_refused_argument_leaves_the_transaction_usable(call: Callable[[], Any]) -> None:
-    enqueue("h")
-    with pytest.raises(InvalidMessage):
-        call()
-    assert Message.objects.count() == 1
-
-
-def test_a_retry_takes_errors_that_are_mappings_and_a_reason() -> None:
-    enqueue("h")
-    [delivery] = dequeue()
-    for errors in (["x"], [[{"a": 1}]], [None]):
-        with refused(InvalidMessage, "an error of retry is not a mapping"):
-            retry(delivery, errors=errors)  # type: ignore[arg-type]
-    for reason in ("", "x" * 201):
-        with refused(InvalidMessage, "1 to 200 characters"):
-            retry(delivery, errors=[{}], reason=reason)

@@ -8,10 +8,9 @@ from django.db import DatabaseError, transaction
 from django_pgqueue import (
     complete,
     dequeue,
-    edit,
     enqueue,
 )
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Message
 from tests.support.cases import cases
 from tests.support.refusals import refusal
 from tests.support.sql import sql
@@ -61,22 +60,3 @@ def test_a_settlement_whose_arrays_do_not_pair_up_is_an_error_and_the_lease_stay
             sql(f"SELECT pgqueue_{verb}(%s, %s{rest})", [delivery.id], tokens)
         assert raised.value.__cause__.sqlstate == "PGQ07"
     assert complete(delivery) == {delivery.id}
-
-
-@cases(
-    "limits",
-    [
-        '{"max_size": 1.5}', '{"max_size": "x"}', '{"max_size": 3e9}', '{"weight": 1e400}', '{"release_burst": [1]}',
-        '{"max_concurrency": true}', '{"release_interval": "x"}', '{"release_interval": "200000 years"}',
-        '{"release_interval": {}}', '{"full_policy": 5}', '[]', '"x"', '7',
-    ],
-)  # fmt: skip
-def test_limits_that_are_none_are_refused_in_sql_too(limits: str) -> None:
-    assert "invalid channel" in refusal("pgqueue_channel_set('default', 'new', %s::jsonb)", limits)["message"]
-    assert not Channel.objects.filter(name="new").exists()
-
-
-def test_a_payload_of_nothing_is_refused() -> None:
-    sent = enqueue("h")
-    assert "no payload" in refusal("pgqueue_edit(%s::bigint, NULL)", sent.id)["message"]
-    assert edit(sent.id, None) == "edited"

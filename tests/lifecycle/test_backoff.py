@@ -21,7 +21,7 @@ from django_pgqueue.exceptions import InvalidMessage
 from tests.support.cases import cases
 from tests.support.messages import live
 from tests.support.moments import expire
-from tests.support.refusals import refusal, refused
+from tests.support.refusals import refused
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
@@ -76,10 +76,6 @@ def test_a_constant_pause_is_exact():
     assert set(pauses(7, MINUTE, 1.0)) == {60.0}
 
 
-def test_a_constant_pause_may_have_a_bound():
-    assert set(pauses(7, MINUTE, 1.0, timedelta(seconds=5))) == {5.0}
-
-
 def test_an_exponential_pause_grows_by_its_factor_with_full_jitter():
     found = pauses(3, MINUTE, 3.0, timedelta(hours=9))
     assert 0 <= min(found) < 60
@@ -89,16 +85,6 @@ def test_an_exponential_pause_grows_by_its_factor_with_full_jitter():
 def test_it_ends_at_the_longest():
     found = pauses(20, MINUTE, 3.0, timedelta(minutes=2))
     assert 100 < max(found) <= 120
-
-
-@cases("factor", [0.0, -5.0, float("nan"), float("inf"), 1e300])
-def test_nonsense_in_a_plain_insert_does_not_stop_the_sweep(factor):
-    enqueue("h", max_attempts=99)
-    sql("UPDATE pgqueue_message SET backoff_factor = %s, attempts = 50", factor)
-    [delivery] = dequeue()
-    expire(delivery)
-    assert value("SELECT retried FROM pgqueue_sweep()") == 1
-    assert live(delivery.id, "dequeue_at - clock_timestamp() <= interval '1 hour'")
 
 
 def test_a_worker_that_dies_has_the_same_policy():
@@ -114,16 +100,3 @@ def test_a_worker_that_dies_has_the_same_policy():
 def test_a_backoff_that_is_no_policy_is_refused(backoff):
     with refused(InvalidMessage, "backoff is not a timedelta"):
         enqueue("h", backoff=backoff)
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong", "problem"),
-    [
-        ("p_backoff_factor", 0.5, "between 1 and 1000"),
-        ("p_backoff_factor", float("nan"), "between 1 and 1000"),
-        ("p_backoff_longest", timedelta(seconds=-1), "not between 0"),
-    ],
-)
-def test_sql_refuses_it_too(name, wrong, problem):
-    assert problem in refusal(f"pgqueue_enqueue('h', {name} => %s)", wrong)["message"]
-    assert problem in refusal(f"pgqueue_enqueue_many('{{h}}', '{{null}}', {name}s => %s)", [wrong])["message"]

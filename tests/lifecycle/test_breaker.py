@@ -68,6 +68,11 @@ def test_it_is_opened_and_closed_by_hand() -> None:
     assert dequeue() == []
     breaker_close("mail")
     assert len(dequeue()) == 1
+    fail(1)
+    breaker_close("mail")
+    fail(1)
+    enqueue("mail")
+    assert len(dequeue()) == 1, "the count of failures begins anew"
 
 
 def test_one_of_a_channel_is_opened_and_closed_by_hand() -> None:

@@ -8,15 +8,12 @@ import pytest
 
 from django_pgqueue import (
     cancel,
-    channel_pause,
-    channel_resume,
     channel_set,
     complete,
     dequeue,
     enqueue,
     heartbeat,
     pop,
-    queue_pause,
 )
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
@@ -42,16 +39,6 @@ def test_an_expired_lease_is_delivered_again():
     with refused(LeaseLost):
         complete(lost)
     complete(again)
-
-
-def test_a_lease_that_lasts_is_left_alone():
-    enqueue("h", backoff=AT_ONCE)
-    [held] = dequeue()
-    pass_time(seconds=14)
-    assert dequeue() == []
-    assert live(held.id, "attempts") == 1
-    pass_time(seconds=1)
-    assert [delivery.attempt for delivery in dequeue()] == [2]
 
 
 def test_it_waits_for_its_back_off():
@@ -99,16 +86,6 @@ def test_a_call_with_room_brings_more(verb):
     assert len({delivery.token for delivery in found}) == 1
 
 
-def test_a_full_answer_brings_nothing_back():
-    """It costs nothing while there is enough to do."""
-    later = enqueue("h", delay=timedelta(hours=1))
-    for _ in range(2):
-        enqueue("h")
-    pass_time(hours=1)
-    assert len(dequeue(limit=2)) == 2
-    assert live(later.id, "status") == Message.Status.SCHEDULED
-
-
 def test_it_brings_back_a_part_at_a_time_the_longest_expired_first():
     for _ in range(40):
         enqueue("h", backoff=timedelta(hours=1))
@@ -124,41 +101,6 @@ def test_it_brings_back_a_part_at_a_time_the_longest_expired_first():
     assert back < {delivery.id for delivery in leased[20:]}
 
 
-def test_a_call_for_one_brings_one_back():
-    for _ in range(3):
-        enqueue("h", backoff=AT_ONCE)
-    expire(*dequeue(limit=3))
-    assert len(dequeue()) == 1
-    assert value("SELECT count(*) FROM pgqueue_message WHERE lease_expires_at < clock_timestamp()") == 2
-
-
-def test_a_paused_channel_holds_what_came_back():
-    enqueue("h", backoff=AT_ONCE)
-    enqueue("h", delay=timedelta(hours=1))
-    expire(*dequeue())
-    pass_time(hours=1)
-    channel_pause(channel="default")
-    assert dequeue(limit=10) == []
-    channel_resume(channel="default")
-    assert len(dequeue(limit=10)) == 2
-
-
-def test_a_paused_queue_holds_what_came_back():
-    enqueue("h", backoff=AT_ONCE)
-    expire(*dequeue())
-    queue_pause("default")
-    assert dequeue(limit=10) == []
-
-
-def test_the_place_of_a_dead_consumer_is_free_again():
-    channel_set(channel="default", max_concurrency=1)
-    enqueue("h", backoff=timedelta(hours=1))
-    other = enqueue("h")
-    expire(*dequeue())
-    assert [delivery.id for delivery in dequeue(limit=10)] == [other.id]
-    assert dequeue(limit=10) == []
-
-
 def test_messages_that_come_back_in_one_call_keep_to_the_limit_of_their_channel():
     channel_set(channel="default", max_concurrency=3)
     for _ in range(3):
@@ -169,16 +111,6 @@ def test_messages_that_come_back_in_one_call_keep_to_the_limit_of_their_channel(
     pass_time(hours=1)
     assert len(dequeue(limit=10)) == 3
     assert value("SELECT count(*) FROM pgqueue_message WHERE status = 2 AND lease_expires_at > clock_timestamp()") == 3
-
-
-def test_messages_that_come_back_keep_to_the_rate_of_their_channel():
-    channel_set(channel="default", release_interval=timedelta(hours=1), release_burst=2)
-    enqueue("h")
-    for _ in range(3):
-        enqueue("h", delay=timedelta(minutes=1))
-    pass_time(minutes=1)
-    assert len(dequeue(limit=10)) == 2
-    assert dequeue(limit=10) == []
 
 
 def test_a_worker_gets_its_own_message_back_when_its_heartbeat_is_surely_gone():
@@ -203,11 +135,3 @@ def test_it_leaves_other_queues_alone():
     assert dequeue() == []
     assert live(due.id, "status") == Message.Status.SCHEDULED
     assert len(dequeue("other")) == 1
-
-
-def test_the_server_log_says_so(server_log: list[str]):
-    enqueue("h", max_attempts=1)
-    expire(*dequeue())
-    dequeue()
-    assert any("the leases of 1 message(s) expired" in warning for warning in server_log)
-    assert any('reason "poison"' in warning for warning in server_log)

@@ -20,9 +20,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, limit_set
 from django_pgqueue.delivery import Enqueued
-from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, InvalidMessage
+from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Message
-from django_pgqueue.sql.caller import BY_CURSOR, CallerStatement
+from django_pgqueue.sql.caller import BY_CURSOR
 from django_pgqueue.worker.database import without_pool
 from tests.support.sql import sql
 from tests.worker.pooler import transaction_pooler
@@ -170,19 +170,6 @@ def test_a_caught_refusal_leaves_the_callers_writes(ready: BaseDatabaseWrapper) 
     assert Message.objects.filter(dedupe_key="kept").count() == 1
 
 
-@pytest.mark.parametrize("text", ["\x00", "\ud800"])
-def test_text_that_cannot_be_sent_is_refused_as_by_the_cursor(opened: Open, text: str) -> None:
-    opened()
-    echo = CallerStatement("pgqueue_echo", "SELECT %s::text, pg_backend_pid()")
-    texts = []
-    for _ in range(BY_CURSOR + 2):
-        with pytest.raises(InvalidMessage) as caught:
-            echo.rows("default", (text,))
-        texts.append(str(caught.value))
-        assert echo.rows("default", ("é",)) == [("é",)]
-    assert set(texts) == {texts[0]}
-
-
 def test_query_logs_and_wrappers_see_each_enqueue(ready: BaseDatabaseWrapper) -> None:
     with CaptureQueriesContext(ready) as captured:
         repeat(2)
@@ -207,21 +194,6 @@ def test_a_connection_prepares_nothing_behind_a_pooler(opened: Open, pg_url: str
         repeat(BY_CURSOR + 2)
         assert sql(NAMES) == []
         connection.close()
-
-
-def test_a_connection_prepares_nothing_where_a_tool_traces_its_cursors(opened: Open) -> None:
-    opened()
-    plain = CursorWrapper.execute
-
-    def traced(self: Any, *arguments: Any) -> Any:
-        return plain(self, *arguments)
-
-    with mock.patch.object(CursorWrapper, "execute", traced), cursors() as seen:
-        repeat(BY_CURSOR + 2)
-        assert seen.call_count == 2 * (BY_CURSOR + 2)
-        assert sql(NAMES) == []
-    repeat(1)
-    assert sql(NAMES) == [ONE, MANY]
 
 
 def test_an_enqueue_survives_deallocate_all(ready: BaseDatabaseWrapper) -> None:
@@ -257,11 +229,3 @@ def test_an_enqueue_is_refused_where_a_cursor_would_be(ready: BaseDatabaseWrappe
 
     with pytest.raises(SynchronousOnlyOperation):
         asyncio.run(within_a_loop())
-
-
-def test_a_new_session_begins_anew(ready: BaseDatabaseWrapper) -> None:
-    ready.close()
-    enqueue("plain")
-    assert sql(NAMES) == []
-    repeat()
-    assert sql(NAMES) == [ONE, MANY]

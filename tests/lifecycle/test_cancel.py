@@ -7,7 +7,6 @@ import pytest
 
 from django_pgqueue import (
     cancel,
-    channel_set,
     complete,
     dead_letter,
     defer,
@@ -44,12 +43,6 @@ def test_waiting_messages_go_to_the_archive_with_the_reason():
     assert dequeue() == []
 
 
-def test_without_a_reason_none_is_kept():
-    message = enqueue("h")
-    cancel(message.id)
-    assert archived(message.id).result is None
-
-
 def test_the_holder_of_a_lease_is_asked_to_stop():
     delivery = leased()
     assert heartbeat(delivery) == {delivery.id: False}
@@ -72,13 +65,6 @@ def test_a_message_that_is_completed_all_the_same_is_completed():
     cancel(delivery.id)
     assert complete(delivery, results=["done"]) == {delivery.id}
     assert (archived(delivery.id).outcome, archived(delivery.id).result) == ("completed", "done")
-
-
-def test_a_message_that_is_refused_all_the_same_is_a_dead_letter():
-    delivery = leased()
-    cancel(delivery.id)
-    assert dead_letter(delivery, reason="no_such_order") == {delivery.id}
-    assert places(delivery.id) == ["dead letters"]
 
 
 def test_without_words_of_its_handler_the_reason_of_the_cancel_is_kept():
@@ -115,14 +101,6 @@ def test_it_is_not_retried_any_more():
     assert (error["attempt"], error["type"]) == (1, "ValueError")
 
 
-def test_failed_at_its_last_attempt_it_is_cancelled_and_no_dead_letter():
-    delivery, other = leased(max_attempts=1), leased(max_attempts=1)
-    cancel(delivery.id)
-    answer = retry([delivery, other], errors=[{}, {}])
-    assert answer == {delivery.id: "cancelled", other.id: "dead_lettered"}
-    assert places(delivery.id) == ["archive"]
-
-
 def test_when_its_worker_dies_it_is_cancelled():
     delivery = leased()
     cancel(delivery.id)
@@ -132,16 +110,6 @@ def test_when_its_worker_dies_it_is_cancelled():
     assert archived(delivery.id).errors[0]["type"] == "LeaseExpired"
     with refused(LeaseLost):
         complete(delivery)
-
-
-def test_a_place_on_its_channel_comes_free():
-    channel_set(channel="default", max_concurrency=1, max_size=2)
-    delivery, waiting = leased(), enqueue("h")
-    cancel(delivery.id)
-    assert dequeue() == []
-    defer(delivery)
-    assert [found.id for found in dequeue()] == [waiting.id]
-    assert enqueue("h").created
 
 
 def test_settled_messages_stay_as_they_are():
@@ -164,9 +132,3 @@ def test_of_many_each_gets_its_answer():
     # The first is leased by now: it was the older one.
     answer = cancel([held.id, waiting.id, 123456789])
     assert answer == {waiting.id: answer[waiting.id], held.id: "requested", 123456789: "not_found"}
-
-
-def test_a_message_that_is_named_twice_is_answered_once():
-    message = enqueue("h")
-    assert cancel([message.id, message.id]) == {message.id: "cancelled"}
-    assert ArchivedMessage.objects.count() == 1

@@ -5,19 +5,16 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import (
-    NewMessage,
     channel_pause,
     channel_set,
     complete,
     dequeue,
     enqueue,
-    enqueue_many,
     heartbeat,
     redrive,
     retry,
 )
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage, LeaseLost
-from django_pgqueue.lifecycle import channels as erasing
+from django_pgqueue.exceptions import ChannelNotFound, LeaseLost
 from django_pgqueue.lifecycle.channels import ChannelErased
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.canary import CANARY, erase, grep
@@ -64,13 +61,6 @@ def test_an_erase_can_be_repeated_and_then_says_that_nothing_was_there(tenant: s
         enqueue("h", queue="mails", channel=tenant)
 
 
-def test_a_large_tenant_goes_in_parts(tenant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    enqueue_many(NewMessage(handler="h", channel=tenant, queue="mails") for _ in range(20))
-    monkeypatch.setattr(erasing, "CHANNEL_ERASE", erasing.CHANNEL_ERASE.replace("%s::jsonb)", "%s::jsonb, 7)"))
-    assert erase(tenant).erased["message"] == 24
-    assert grep(CANARY) == {}
-
-
 def test_leased_messages_stay_until_they_have_ended(tenant: str) -> None:
     enqueue("h", queue="mails", channel=tenant, priority=30)
     [held] = dequeue(queue="mails")
@@ -112,14 +102,6 @@ def test_a_pause_of_an_operator_does_not_end_during_an_erase(tenant: str) -> Non
     assert Channel.objects.get(name=tenant).pause_reason == "the channel is being erased"
 
 
-def test_a_table_that_was_dropped_meanwhile_is_passed_by(tenant: str) -> None:
-    ask = "SELECT reached, outcome FROM pgqueue_channel_erase('mails', %s, p_after => %s)"
-    [(reached, outcome)] = sql(ask, tenant, '{"table": "pgqueue_archived_message_19990101", "block": 7}')
-    assert outcome == "erasing"
-    assert "pgqueue_archived_message_2" in reached
-    sql("SELECT * FROM pgqueue_channel_erase('mails', %s, p_after => %s)", tenant, '{"table": "pg_authid", "block": 0}')
-
-
 def test_large_tables_are_read_in_ranges(tenant: str) -> None:
     [(table,)] = sql(
         "SELECT DISTINCT c.relname FROM pgqueue_archived_message AS a JOIN pg_class AS c ON c.oid = a.tableoid"
@@ -159,9 +141,3 @@ def test_a_null_or_an_empty_limit_changes_nothing(tenant: str, wrong: str) -> No
     before = grep(CANARY)
     assert refusal(f"pgqueue_channel_erase('mails', '{tenant}', {wrong})")["sqlstate"] == "PGQ07"
     assert grep(CANARY) == before
-
-
-def test_it_takes_bools_only(tenant: str) -> None:
-    for wrong in ({"force": "no"}, {"dry_run": 1}):
-        with refused(InvalidMessage, "not a bool"):
-            erase(tenant, **wrong)

@@ -8,7 +8,6 @@ from django_pgqueue import channel_pause, channel_set, complete, dequeue, enqueu
 from django_pgqueue.models import Channel
 from tests.support.messages import places
 from tests.support.moments import pass_time
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -22,14 +21,6 @@ def test_nothing_more_is_delivered_and_enqueue_goes_on():
     channel = Channel.objects.get()
     assert channel.pause_reason == "the bank is closed"
     assert channel.paused_at
-
-
-def test_it_holds_from_the_next_dequeue_on():
-    for n in range(4):
-        enqueue("h", n)
-    assert len(dequeue(limit=2)) == 2
-    channel_pause(channel="default")
-    assert dequeue(limit=2) == []
 
 
 def test_a_message_that_was_leased_before_the_pause_may_be_settled():
@@ -49,12 +40,6 @@ def test_retries_and_what_becomes_due_wait_too():
     retry(delivery, errors=[{}], delays=[timedelta(0)])
     pass_time(minutes=1)
     assert dequeue(limit=10) == []
-
-
-def test_an_edit_of_the_row_pauses_as_well():
-    enqueue("h")
-    sql("UPDATE pgqueue_channel SET paused_at = clock_timestamp()")
-    assert dequeue() == []
 
 
 def test_other_channels_go_on():

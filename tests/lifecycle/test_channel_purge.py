@@ -44,14 +44,6 @@ def test_it_purges_a_part_at_a_time_the_oldest_first():
     assert places(answers[0].id) == ["archive"]
 
 
-def test_new_messages_are_served_after_a_purge():
-    enqueue_many(NewMessage(handler="h") for _ in range(5))
-    dequeue()
-    channel_purge(channel="default")
-    enqueue("h", "after")
-    assert [delivery.payload for delivery in dequeue(limit=5)] == ["after"]
-
-
 def test_a_purge_frees_room_and_keys():
     channel_set(channel="default", max_size=2)
     enqueue("h", dedupe_key="k")

@@ -74,13 +74,6 @@ def test_scheduled_deferred_and_retried_messages_drain_too():
     assert len(dequeue(limit=10)) == 3
 
 
-def test_the_moment_of_the_first_release_counts():
-    channel_release(channel="default")
-    first = Channel.objects.get().released_at
-    channel_release(channel="default")
-    assert Channel.objects.get().released_at == first
-
-
 # The name is used again.
 
 
@@ -119,25 +112,6 @@ def test_the_name_of_one_that_still_drains_is_refused(state: str):
     complete(taken)
     channel_purge(channel="default")
     assert channel_set(channel="default", weight=2) != before["id"]
-
-
-def test_a_release_that_was_a_mistake_is_taken_back_with_limits_and_context():
-    channel_set(channel="default", max_concurrency=1)
-    Channel.objects.update(context={"schema": "acme"})
-    enqueue_numbered(3)
-    channel_release(channel="default")
-    Channel.objects.update(released_at=None)
-    enqueue("h")
-    [taken] = dequeue(limit=10)
-    assert taken.context == {"schema": "acme"}
-
-
-def test_a_name_of_any_length_can_be_used_again():
-    channel_set(channel="x" * 200)
-    for _ in range(2):
-        channel_release(channel="x" * 200)
-        channel_set(channel="x" * 200)
-    assert Channel.objects.filter(name="x" * 200, released_at=None).count() == 1
 
 
 @pytest.mark.django_db(transaction=True)

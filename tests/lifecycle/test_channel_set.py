@@ -4,14 +4,13 @@ from datetime import timedelta
 from types import MappingProxyType
 
 import pytest
-from django.db import IntegrityError, ProgrammingError
-from psycopg.errors import UndefinedFunction
+from django.db import IntegrityError
 
 from django_pgqueue import channel_set, dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
 from tests.support.cases import cases
-from tests.support.refusals import refusal, refused
+from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -69,11 +68,6 @@ def test_the_same_name_in_another_queue_is_another_channel():
     assert Channel.objects.filter(name="new").count() == 2
 
 
-@pytest.mark.parametrize("release_interval", [timedelta(microseconds=1), timedelta(days=400)])
-def test_intervals_of_every_length_are_taken_exactly(release_interval: timedelta):
-    assert limits(channel_set(channel="new", release_interval=release_interval))["release_interval"] == release_interval
-
-
 @cases(
     ("given", "problem"),
     [
@@ -109,13 +103,6 @@ def test_invalid_settings_of_a_channel_are_refused(given: dict[str, object], pro
     assert list(Channel.objects.values_list("name", flat=True)) == ["default"]
 
 
-def test_a_bad_limit_leaves_the_others_as_they_are():
-    channel = channel_set(channel="new", **LIMITS)
-    with refused(InvalidMessage):
-        channel_set(channel="new", weight=5, max_size=-1)
-    assert limits(channel) == LIMITS
-
-
 @cases(
     "given",
     [
@@ -136,16 +123,6 @@ def test_it_is_a_function_of_the_database_too():
     assert limits(channel)["release_interval"] == timedelta(minutes=1)
 
 
-def test_queue_and_channel_cannot_be_swapped_by_their_order():
-    with pytest.raises(TypeError):
-        channel_set("emails", "new")  # type: ignore[misc]
-    with refused(ProgrammingError) as raised:
-        sql("SELECT pgqueue_channel_set('new')")
-    assert isinstance(raised.value.__cause__, UndefinedFunction)
-    sql("SELECT pgqueue_channel_set('emails', 'new')")
-    assert Channel.objects.filter(queue="emails", name="new").exists()
-
-
 @cases(
     ("rate", "interval", "burst"),
     [
@@ -162,12 +139,6 @@ def test_a_rate_sets_the_interval_and_the_burst(rate: str, interval: timedelta, 
     assert limits(channel)["release_interval"] == interval
     assert limits(channel)["release_burst"] == burst
     assert limits(channel)["weight"] == 3
-
-
-def test_a_rate_of_none_lifts_the_limit():
-    channel = channel_set(channel="new", rate="5/s burst 20")
-    channel_set(channel="new", rate=None)
-    assert (limits(channel)["release_interval"], limits(channel)["release_burst"]) == (None, 1)
 
 
 @cases(
@@ -214,14 +185,3 @@ def test_a_context_that_is_none_is_refused(context: object):
     with pytest.raises(InvalidMessage, match="context"):
         channel_set(channel="acme", context=context)
     assert not Channel.objects.filter(name="acme").exists()
-
-
-@pytest.mark.parametrize("context", ["null", "7", '"acme"', "[]"])
-def test_a_context_in_sql_is_an_object(context: str):
-    answer = refusal("pgqueue_channel_set('default', 'acme', %s::jsonb)", f'{{"context": {context}}}')
-    assert "its context is not a JSON object" in answer["message"]
-
-
-def test_a_limit_that_there_is_not_is_a_type_error():
-    with pytest.raises(TypeError, match="max_concurency"):
-        channel_set(channel="new", max_concurency=3)

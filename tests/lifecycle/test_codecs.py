@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from django_pgqueue import (
-    Delivery,
     NewMessage,
     cancel,
     channel_set,
@@ -33,7 +32,6 @@ from django_pgqueue import (
 from django_pgqueue.codecs import Place
 from django_pgqueue.exceptions import CodecUnavailable, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Schedule
-from django_pgqueue.testing import assert_enqueued
 from tests.support.codecs import SECRET, Toy
 from tests.support.markdown import DOCS, section
 from tests.support.messages import live, places
@@ -83,12 +81,6 @@ def test_many_and_pop(toy: Toy) -> None:
     )
     assert {row.payload["data"].split(":")[0] for row in Message.objects.all()} == {"default", "b"}
     assert sorted(delivery.payload for delivery in pop(limit=9)) == [0, 1, 2, 3]
-
-
-def test_the_payload_null_stays_null(toy: Toy) -> None:
-    enqueue("h", None)
-    assert Message.objects.get().payload is None
-    assert dequeue()[0].payload is None
 
 
 def test_a_key_of_the_context_is_read_where_it_is_needed(toy: Toy) -> None:
@@ -272,27 +264,11 @@ def test_a_schedule_keeps_its_payload_encoded(toy: Toy) -> None:
     assert dequeue()[0].payload == {"s": SECRET}
 
 
-def test_assertions_of_tests_see_what_was_enqueued(toy: Toy) -> None:
-    enqueue("h", {"to": SECRET})
-    [message] = assert_enqueued("h", {"to": SECRET})
-    assert message.payload == {"to": SECRET}
-
-
 def test_matching_sees_the_stored_form_only(toy: Toy) -> None:
     enqueue("h", {"to": SECRET})
     assert dequeue_matching(payload={"to": SECRET}) == []
     [delivery] = dequeue_matching(handler="h")
     assert delivery.payload == {"to": SECRET}
-
-
-def test_without_a_codec_nothing_changes(settings: Any) -> None:
-    settings.DJANGO_PGQUEUE = {}
-    like_it = {"$codec": "mine", "more": 1}
-    enqueue("h", like_it, body=b"\x00raw")
-    assert Message.objects.get().payload == like_it
-    [delivery] = dequeue()
-    assert (delivery.payload, delivery.body) == (like_it, b"\x00raw")
-    assert isinstance(delivery, Delivery)
 
 
 @pytest.mark.parametrize("given", [{"payload": {"$codec": "toy", "v": 1, "data": "x"}}, {"body": codecs.BODY_MARK}])
@@ -302,24 +278,3 @@ def test_the_stored_form_is_refused_without_a_codec(given: dict[str, Any]) -> No
     with refused(InvalidMessage, "message 1 of 1"):
         enqueue_many([NewMessage(handler="h", **given)])
     assert not Message.objects.exists()
-
-
-@pytest.mark.parametrize("given", [{"payload": {"$codec": "toy", "v": 1, "data": "x"}}, {"body": codecs.BODY_MARK}])
-def test_the_stored_form_comes_back_as_it_was_with_a_codec(toy: Toy, given: dict[str, Any]) -> None:
-    enqueue("h", **given)
-    [delivery] = dequeue()
-    assert {name: getattr(delivery, name) for name in given} == given
-
-
-def test_a_result_in_the_stored_form_is_refused_without_a_codec() -> None:
-    enqueue("h")
-    [delivery] = dequeue()
-    with refused(InvalidMessage, "codec"):
-        complete(delivery, results=[{"$codec": "toy", "v": 1, "data": "x"}])
-    assert Message.objects.get().id == delivery.id
-
-
-def test_an_object_that_only_has_the_mark_is_a_payload_like_any_other() -> None:
-    enqueue("h", {"$codec": "toy"})
-    [delivery] = dequeue()
-    assert delivery.payload == {"$codec": "toy"}

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, complete, defer, dequeue, enqueue, sweep
+from django_pgqueue import channel_set, complete, dequeue, enqueue, sweep
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost, PartitionMissing
 from django_pgqueue.models import ArchivedMessage, Channel
 from tests.support.messages import lease_messages, live, places
@@ -58,32 +57,11 @@ def test_results_stay_with_their_messages():
     assert found == {n: {"n": n} for n in range(3)}
 
 
-def test_some_messages_may_have_no_result():
-    deliveries = lease_messages(2)
-    complete(deliveries, results=["done", None])
-    assert [message.result for message in ArchivedMessage.objects.order_by("id")] == ["done", None]
-
-
-def test_state_of_a_deferral_is_archived():
-    [delivery] = lease_messages()
-    defer(delivery, state={"page": 2})
-    complete(dequeue())
-    assert ArchivedMessage.objects.get().state == {"page": 2}
-
-
 @pytest.mark.parametrize("result", [{1}, "a\0b", float("nan"), "\ud800"], ids=["set", "nul", "nan", "surrogate"])
 def test_a_result_that_is_not_json_changes_nothing(result: object):
     [delivery] = lease_messages()
     with refused(InvalidMessage, "result"):
         complete(delivery, results=[result])
-    assert places(delivery.id) == ["live"]
-
-
-@pytest.mark.parametrize("results", [[], [1, 2]], ids=str)
-def test_results_that_do_not_pair_up_change_nothing(results: list[object]):
-    [delivery] = lease_messages()
-    with refused(InvalidMessage):
-        complete(delivery, results=results)
     assert places(delivery.id) == ["live"]
 
 
@@ -100,14 +78,6 @@ def test_a_lease_that_expired_and_was_not_swept_can_still_complete():
     [delivery] = lease_messages()
     expire(delivery)
     assert complete(delivery) == {delivery.id}
-
-
-def test_a_message_that_is_not_leased_cannot_be_completed():
-    sent = enqueue("h")
-    [delivery] = lease_messages()
-    defer(delivery)
-    with refused(LeaseLost):
-        complete(replace(delivery, id=sent.id, token=None))
 
 
 # In the handler's own transaction.

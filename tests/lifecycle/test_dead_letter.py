@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, dead_letter, dequeue, enqueue, retry
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
@@ -38,12 +38,6 @@ def test_a_dead_letter_keeps_the_message_and_says_why():
     assert (letter.created_at, letter.leased_at) == (created, leased_at)
     assert letter.dead_at >= leased_at
     assert (letter.redriven_at, letter.redriven_to) == (None, None)
-
-
-def test_it_needs_no_attempts_left_and_none_used_up():
-    first, second = lease_messages(2, max_attempts=9)
-    dead_letter([first, second], reason="refused")
-    assert set(DeadLetter.objects.values_list("reason", "attempts")) == {("refused", 1)}
 
 
 def test_a_dead_letter_frees_its_place_its_room_and_its_key():
@@ -97,13 +91,6 @@ def test_the_server_log_says_what_died_and_why(server_log: list[str]):
     assert str(first.id) in warning
 
 
-def test_a_message_that_used_up_its_attempts_is_in_the_server_log_too(server_log: list[str]):
-    [delivery] = lease_messages(max_attempts=1)
-    retry(delivery, errors=[{}])
-    [warning] = server_log
-    assert '"failed"' in warning
-
-
 def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
     deliveries = lease_messages(4)
     for delivery in deliveries[:3]:
@@ -113,15 +100,6 @@ def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
     sql("SELECT setval('pgqueue_warned_dead_letter', last_value - 1) FROM pgqueue_warned_dead_letter")
     dead_letter(deliveries[3], reason="refused")
     assert len(server_log) == 2
-
-
-def test_a_dead_letter_that_was_rolled_back_counts_for_the_limit_of_log_lines(server_log: list[str]):
-    deliveries = lease_messages(2)
-    with refused(LeaseLost):
-        dead_letter(deliveries[0], reason="refused")
-        dead_letter(deliveries[0], reason="refused")
-    dead_letter(deliveries[1], reason="refused")
-    assert len(server_log) == 1
 
 
 def test_it_is_a_function_of_the_database_too():

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, peek, retry
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
+from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue
+from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.settle import give_back
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.cases import cases
@@ -44,8 +42,10 @@ def test_a_deferred_message_comes_back_at_its_moment():
 )
 def test_without_a_moment_to_come_it_is_ready_at_once(when: dict[str, object]):
     [delivery] = lease_messages()
+    before = live(delivery.id, "dequeue_at")
     defer(delivery, **when)
     assert live(delivery.id, "status") == Message.Status.READY
+    assert live(delivery.id, "dequeue_at") >= before
     assert [again.id for again in dequeue()] == [delivery.id]
 
 
@@ -63,23 +63,6 @@ def test_a_deferral_gives_its_attempt_back():
         assert delivery.attempt == 1
         defer(delivery)
     assert live(sent.id, "attempts", "errors") == (0, None)
-
-
-def test_a_deferral_after_a_failure_keeps_the_failure():
-    sent = enqueue("h", max_attempts=3)
-    [delivery] = dequeue()
-    retry(delivery, errors=[{"type": "Oops"}], delays=[timedelta(0)])
-    [delivery] = dequeue()
-    defer(delivery)
-    assert live(sent.id, "attempts") == 1
-    [again] = dequeue()
-    assert again.attempt == 2
-
-
-def test_the_lease_is_given_up():
-    [delivery] = lease_messages()
-    defer(delivery, delay=timedelta(hours=1))
-    assert live(delivery.id, "leased_at", "lease_expires_at", "lease_token", "worker") == (None,) * 4
 
 
 def test_state_is_saved_for_the_next_delivery():
@@ -103,15 +86,6 @@ def test_an_empty_state_is_a_state(state: object):
     [delivery] = dequeue()
     assert delivery.state == state
     assert delivery.state is not None
-
-
-def test_state_survives_a_failure():
-    [delivery] = lease_messages()
-    defer(delivery, state={"page": 2})
-    [delivery] = dequeue()
-    retry(delivery, errors=[{}], delays=[timedelta(0)])
-    [delivery] = dequeue()
-    assert delivery.state == {"page": 2}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -141,14 +115,6 @@ def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
     assert live(delivery.id, "lease_token") == delivery.token
 
 
-def test_a_deferral_at_once_goes_behind_those_that_wait():
-    first, _second, _third = lease_messages(3)
-    assert [peeked.id for peeked in peek(limit=9)] == []
-    waiting = enqueue("h")
-    defer(first)
-    assert [delivery.id for delivery in dequeue(limit=9)] == [waiting.id, first.id]
-
-
 def test_a_message_that_is_given_back_has_its_old_place():
     """A worker that stops must not change the order of a channel."""
     first, second, third = lease_messages(3)
@@ -157,14 +123,6 @@ def test_a_message_that_is_given_back_has_its_old_place():
     assert live(first.id, "attempts", "dequeue_at") == (0, first.dequeue_at)
     assert [delivery.id for delivery in dequeue(limit=9)] == [first.id, third.id, waiting.id]
     assert complete(second) == {second.id}
-
-
-def test_a_deferral_until_a_time_that_has_passed_is_one_at_once():
-    [delivery] = lease_messages()
-    before = value("SELECT clock_timestamp()")
-    defer(delivery, until=timezone.now() - timedelta(hours=1))
-    assert live(delivery.id, "status") == Message.Status.READY
-    assert live(delivery.id, "dequeue_at") >= before
 
 
 def test_a_deferred_message_still_takes_room_on_its_channel():
@@ -189,14 +147,6 @@ def test_it_is_a_function_of_the_database_too():
         sql("SELECT pgqueue_defer(%s, %s, p_until => ARRAY['infinity'::timestamptz])", [two.id], [two.token])
 
 
-def test_a_deferral_that_counts_lets_the_attempt_grow():
-    [delivery] = lease_messages()
-    assert defer(delivery, count_attempt=True) == {delivery.id: "deferred"}
-    [again] = dequeue()
-    assert again.attempt == 2
-    assert again.payload == delivery.payload
-
-
 def test_deferrals_that_count_end_as_a_dead_letter_with_their_last_state():
     enqueue("h", max_attempts=2)
     [delivery] = dequeue()
@@ -209,29 +159,9 @@ def test_deferrals_that_count_end_as_a_dead_letter_with_their_last_state():
     assert not Message.objects.exists()
 
 
-def test_a_call_that_counts_treats_each_message_by_its_own_attempts():
-    enqueue("h", "one", max_attempts=1)
-    enqueue("h", "two", max_attempts=2)
-    one, two = dequeue(limit=2)
-    assert defer([one, two], count_attempt=True) == {one.id: "dead_lettered", two.id: "deferred"}
-    assert DeadLetter.objects.get().state is None
-
-
 def test_a_cancelled_message_is_archived_and_not_dead_lettered_by_a_deferral_that_counts():
     enqueue("h", max_attempts=1)
     [delivery] = dequeue()
     cancel([delivery.id])
     assert defer(delivery, count_attempt=True) == {delivery.id: "cancelled"}
     assert not DeadLetter.objects.exists()
-
-
-def test_a_lost_lease_is_named_when_others_of_the_call_are_used_up():
-    enqueue("h", max_attempts=1)
-    enqueue("h")
-    last, lost = dequeue(limit=2)
-    stolen = replace(lost, token=uuid4())
-    with refused(LeaseLost) as raised:
-        defer([last, stolen], count_attempt=True)
-    assert raised.value.ids == (lost.id,)
-    assert not DeadLetter.objects.exists()
-    assert defer([last, stolen], count_attempt=True, skip_lost=True) == {last.id: "dead_lettered"}

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import transaction
 
-from django_pgqueue import Delivery, cancel, channel_set, complete, dequeue, enqueue, explain_message, retry
+from django_pgqueue import Delivery, cancel, dequeue, enqueue, explain_message
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
@@ -85,37 +85,12 @@ def test_each_pause_is_as_long_as_the_wait_so_far_up_to_a_tenth_of_the_grace():
     assert pauses == [1, 30, 60]
 
 
-def test_a_failure_in_between_begins_the_wait_anew():
-    """A worker knew it, the next deployment does not."""
-    sent = enqueue("h", max_attempts=9)
-    give_back(*dequeue())
-    wait(minutes=9)
-    [delivery] = dequeue()
-    retry(delivery, errors=[{"type": "Oops"}], delays=[timedelta(0)])
-    wait(minutes=9)
-    assert give_back(*dequeue()) == {sent.id: "deferred"}
-    assert [error["type"] for error in Message.objects.get(id=sent.id).errors] == [
-        UNKNOWN["type"],
-        "Oops",
-        UNKNOWN["type"],
-    ]
-
-
 def test_a_message_that_is_to_be_cancelled_goes_to_the_archive():
     sent = enqueue("h")
     [delivery] = dequeue()
     cancel(sent.id)
     assert give_back(delivery) == {sent.id: "cancelled"}
     assert ArchivedMessage.objects.get().outcome == "cancelled"
-
-
-def test_late_and_early_ones_are_settled_in_one_call():
-    first = enqueue("h")
-    give_back(*dequeue())
-    wait(minutes=11)
-    second = enqueue("h")
-    sql("SELECT pgqueue_tick()")
-    assert give_back(*dequeue(limit=2)) == {first.id: "dead_lettered", second.id: "deferred"}
 
 
 def test_a_lost_lease_changes_nothing():
@@ -126,24 +101,6 @@ def test_a_lost_lease_changes_nothing():
         give_back(lost)
     assert give_back(lost, skip_lost=True) == {}
     assert live(sent.id, "status", "errors") == (Message.Status.LEASED, None)
-
-
-def test_a_call_that_is_repeated_after_its_connection_broke_finds_it_given_back():
-    sent = enqueue("h")
-    [delivery] = dequeue()
-    give_back(delivery)
-    assert give_back(delivery, skip_lost=True) == {sent.id: "retried"}
-    assert len(Message.objects.get(id=sent.id).errors) == 1
-
-
-def test_its_place_in_a_limited_channel_comes_free():
-    channel_set(channel="one", max_concurrency=1)
-    enqueue("h", channel="one")
-    known = enqueue("known", channel="one")
-    give_back(*dequeue())
-    [delivery] = dequeue()
-    assert delivery.id == known.id
-    complete(delivery)
 
 
 def test_the_explanation_says_what_it_waits_for(ticked: None, worker: object):

@@ -15,7 +15,6 @@ from django_pgqueue import (
     enqueue,
     pop,
     retry,
-    sweep,
 )
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Message
@@ -46,15 +45,6 @@ def test_the_setting_says_how_long_a_lease_is(settings):
     [sent] = [enqueue("h")]
     dequeue()
     assert live(sent.id, "lease_expires_at - leased_at") == timedelta(seconds=77)
-
-
-def test_the_attempt_is_counted_when_the_message_is_delivered():
-    sent = enqueue("h")
-    for attempt in (1, 2, 3):
-        [delivery] = dequeue()
-        assert delivery.attempt == live(sent.id, "attempts") == attempt
-        assert delivery.last_attempt is False
-        retry(delivery, errors=[{}], delays=[timedelta(0)])
 
 
 def test_the_last_attempt_is_known():
@@ -107,12 +97,6 @@ def test_messages_are_first_in_first_out():
     assert [delivery.payload for _ in range(4) for delivery in dequeue(limit=10)] == list(range(40))
 
 
-def test_one_message_does_not_overtake_an_earlier_batch():
-    enqueue_backlog("default", 3)
-    enqueue("h", "late")
-    assert [delivery.payload for _ in range(4) for delivery in dequeue()] == [0, 1, 2, "late"]
-
-
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_higher_priority_is_served_first(limit: int):
     for priority in (-1, 0, 7, 0, 32767):
@@ -136,14 +120,6 @@ def test_the_order_holds_when_a_message_that_was_announced_has_gone():
     assert [delivery.priority for delivery in dequeue(limit=10)] == [5, 3, 0]
 
 
-def test_a_limit_is_filled_when_a_message_that_was_announced_has_gone():
-    enqueue("h", "gone", priority=9)
-    for _ in range(4):
-        enqueue("h")
-    assert channel_purge(channel="default", limit=1) == 1
-    assert len(dequeue(limit=3)) == 3
-
-
 def test_an_earlier_moment_comes_before_an_earlier_id():
     channel = Channel.objects.get()
     now = timezone.now()
@@ -154,26 +130,12 @@ def test_an_earlier_moment_comes_before_an_earlier_id():
     assert [delivery.payload for _ in range(3) for delivery in dequeue()] == [3, 2, 1]
 
 
-def test_a_message_may_be_urgent_and_scheduled():
-    enqueue("h", "urgent later", priority=9, delay=timedelta(hours=1))
-    enqueue_backlog("default", 3)
-    assert [delivery.payload for delivery in dequeue()] == [0]
-    pass_time(hours=1)
-    sweep()
-    assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent later", 1, 2]
-
-
 def test_due_messages_are_found_without_any_maintenance():
     enqueue("h", "second", delay=timedelta(minutes=2))
     enqueue("h", "first", delay=timedelta(minutes=1))
     enqueue("h", "not yet", delay=timedelta(hours=1))
     pass_time(minutes=2)
     assert [delivery.payload for delivery in dequeue(limit=10)] == ["first", "second"]
-
-
-def test_a_limit_is_a_limit():
-    enqueue_backlog("default", 10)
-    assert [len(dequeue(limit=limit)) for limit in (4, 1, 100, 1)] == [4, 1, 5, 0]
 
 
 # Waiting. Longer than any test may take:
@@ -208,13 +170,6 @@ def test_a_delivery_brings_the_context_of_its_channel():
     assert by_channel["acme"].channel_context == {"tenant": 7, "region": "eu"}
     assert by_channel["acme"].context == {"tenant": 7, "region": "eu"}
     assert (by_channel["default"].channel_context, by_channel["default"].context) == ({}, {})
-
-
-def test_a_popped_message_brings_it_too():
-    Channel.objects.filter(name="default").update(context={"tenant": 7})
-    enqueue("h")
-    [delivery] = pop()
-    assert delivery.context == {"tenant": 7}
 
 
 def test_it_says_when_the_message_was_leased_before():

@@ -10,9 +10,10 @@ import pytest
 from django_pgqueue import (
     channel_set,
     complete,
+    dead_letter,
     defer,
     dequeue,
-    enqueue,
+    lease_release,
     retry,
     sweep,
 )
@@ -20,7 +21,6 @@ from django_pgqueue.models import Channel
 from tests.lifecycle.test_dequeue_turns import served
 from tests.support.messages import enqueue_backlog
 from tests.support.moments import expire, pass_time
-from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
 
@@ -43,8 +43,10 @@ def test_no_more_than_max_concurrency_are_leased_at_a_time():
         lambda delivery: defer(delivery, delay=timedelta(hours=1)),
         lambda delivery: retry(delivery, errors=[{}], delays=[timedelta(hours=1)]),
         lambda delivery: (expire(delivery), sweep()),
+        lambda delivery: lease_release(delivery.id),
+        lambda delivery: dead_letter(delivery, reason="broken"),
     ],
-    ids=["complete", "defer", "retry", "sweep"],
+    ids=["complete", "defer", "retry", "sweep", "lease_release", "dead_letter"],
 )
 def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
     channel_set(channel="default", max_concurrency=1)
@@ -52,15 +54,6 @@ def test_every_way_to_give_up_a_lease_frees_its_place(give_back):
     [delivery] = dequeue(limit=10)
     assert dequeue() == []
     give_back(delivery)
-    assert len(dequeue(limit=10)) == 1
-    assert dequeue(limit=10) == []
-
-
-def test_a_redelivery_takes_a_place_too():
-    channel_set(channel="default", max_concurrency=1)
-    enqueue_backlog("default", 2)
-    [delivery] = dequeue()
-    retry(delivery, errors=[{}], delays=[timedelta(0)])
     assert len(dequeue(limit=10)) == 1
     assert dequeue(limit=10) == []
 
@@ -124,53 +117,3 @@ def test_a_burst_may_come_after_a_quiet_time_and_not_more():
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [1, 0]
     pass_time(hours=10)
     assert [len(dequeue(limit=10)), len(dequeue(limit=10))] == [3, 0]
-
-
-def test_the_rate_holds_across_an_empty_channel():
-    channel_set(channel="default", release_interval=timedelta(minutes=1))
-    enqueue("h")
-    complete(dequeue(limit=10))
-    assert dequeue() == []
-    enqueue("h")
-    assert dequeue(limit=10) == []
-    pass_time(minutes=1)
-    assert len(dequeue(limit=10)) == 1
-
-
-def test_a_retry_counts_toward_the_rate():
-    channel_set(channel="default", release_interval=timedelta(minutes=1))
-    enqueue("h")
-    [delivery] = dequeue()
-    retry(delivery, errors=[{}], delays=[timedelta(0)])
-    assert dequeue() == []
-    pass_time(minutes=1)
-    assert len(dequeue()) == 1
-
-
-def test_a_release_interval_changes_while_messages_wait():
-    channel_set(channel="default", release_interval=timedelta(hours=1))
-    enqueue_backlog("default", 5)
-    dequeue(limit=10)
-    channel_set(channel="default", release_interval=None)
-    assert len(dequeue(limit=10)) == 4
-
-
-@pytest.mark.parametrize(
-    "start", ["2013-06-30 23:59:59.9+00", "2024-02-29 12:00:59.95+00", "2024-12-31 23:59:59.99+00"]
-)
-def test_the_rate_is_even_across_the_boundary_of_a_minute(start: str):
-    """The bucket of pgqueue_allowance at given moments, 10 ms apart, around the boundary; the interval is 100 ms."""
-    channel = channel_set(channel="default", release_interval=timedelta(milliseconds=100))
-    taken, next_at = [], start
-    for step in range(31):
-        now = value("SELECT %s::timestamptz + %s * interval '10 milliseconds'", start, step)
-        [(messages, next_at)] = sql(
-            "SELECT a.messages, a.next_at FROM pgqueue_allowance(p_channel_id => %s, p_now => %s, p_quota => 1,"
-            " p_next_at => %s, p_debt => NULL, p_lease_floor => '-infinity', p_current_id => NULL, p_taken => '{}')"
-            " AS a",
-            channel, now, next_at,
-        )  # fmt: skip
-        if messages:
-            taken.append(step * 10)
-            next_at = next_at + timedelta(milliseconds=100)
-    assert taken == [0, 100, 200, 300]

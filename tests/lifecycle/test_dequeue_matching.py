@@ -61,13 +61,6 @@ def test_it_leases_messages_by_their_payload(searched: str):
     assert len(dequeue(limit=50)) == 16
 
 
-def test_handler_and_payload_must_both_fit(searched: str):
-    enqueue("a", {"n": 1})
-    enqueue("b", {"n": 2})
-    wanted = enqueue("b", {"n": 1})
-    assert ids(dequeue_matching(limit=9, handler="b", payload={"n": 1})) == [wanted.id]
-
-
 def test_in_a_channel_the_order_is_as_ever(searched: str):
     last, first = enqueue("h", {"k": 1}), enqueue("h", {"k": 1}, priority=5)
     enqueue("h", {"k": 2}, priority=9)
@@ -82,16 +75,6 @@ def test_channels_share_the_limit(searched: str):
     found = dequeue_matching(limit=6, payload={"k": 1})
     assert sorted(delivery.channel for delivery in found) == list("aabbcc")
     assert len(dequeue_matching(limit=20, payload={"k": 1})) == 6
-
-
-def test_one_at_a_time_goes_round(searched: str):
-    for name in "abc":
-        channel_set(channel=name)
-        for _ in range(2):
-            enqueue("h", {"k": 1}, channel=name)
-    served = [dequeue_matching(payload={"k": 1})[0].channel for _ in range(6)]
-    assert sorted(served[:3]) == list("abc")
-    assert sorted(served[3:]) == list("abc")
 
 
 @pytest.mark.parametrize("favour", [{}, {"priority": 9}, {"dequeue_at": datetime(2020, 1, 1, tzinfo=UTC)}], ids=str)
@@ -166,14 +149,6 @@ def test_without_the_index_it_looks_at_so_many():
     assert ids(dequeue_matching(handler="h", look=6)) == [wanted.id]
 
 
-def test_with_the_index_only_matches_count():
-    sql("CREATE INDEX pgqueue_message_payload ON pgqueue_message USING gin (payload jsonb_path_ops)")
-    for _ in range(5):
-        enqueue("other", {})
-    wanted = enqueue("h", {"k": 1})
-    assert ids(dequeue_matching(payload={"k": 1}, look=1)) == [wanted.id]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_it_never_waits(connect):
     for _ in range(2):
@@ -191,12 +166,6 @@ def test_it_never_waits(connect):
     other.commit()
     assert dequeue_matching(limit=5, handler="few") == []
     assert value("SELECT count(*) FROM pgqueue_message WHERE status = 2 AND handler = 'few'") == 1
-
-
-@pytest.mark.parametrize("wrong", [{}, {"handler": "h", "look": 0}, {"handler": 1}, {"handler": "h", "limit": 0}])
-def test_nonsense_is_refused(wrong):
-    with refused(InvalidMessage):
-        dequeue_matching(**wrong)
 
 
 def test_a_decorated_function_stands_for_its_name():
@@ -229,12 +198,6 @@ def test_a_refusal_says_the_one_thing_that_is_wrong(arguments: str, says: str, h
     diagnosis = raised.value.__cause__.diag
     assert diagnosis.message_primary.startswith(says)
     assert hint in diagnosis.message_hint
-
-
-def test_neither_handler_nor_payload_names_the_function_of_python():
-    with refused(InvalidMessage, "neither a handler nor a payload") as raised:
-        dequeue_matching()
-    assert "call dequeue()" in raised.value.hint
 
 
 def test_matches_of_another_queue_do_not_hide_ours(searched: str):

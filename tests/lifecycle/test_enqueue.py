@@ -6,22 +6,18 @@ from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, transaction
-from django.utils import timezone
 
 from django_pgqueue import (
-    NewMessage,
     aenqueue,
-    channel_set,
     dequeue,
     enqueue,
-    enqueue_many,
 )
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.support.cases import cases
 from tests.support.messages import live
 from tests.support.moments import pass_time
-from tests.support.refusals import refusal, refused, rolled_back
+from tests.support.refusals import refusal, refused
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
@@ -54,28 +50,11 @@ def test_dates_decimals_and_uuids_become_text():
     assert delivery.payload == {"at": "2013-01-01T00:00:00Z", "price": "1.10", "id": str(unique)}
 
 
-def test_a_body_is_bytes_of_any_value_and_length():
-    bodies = [bytes(range(256))[:length] for length in range(257)] + [bytes([byte]) for byte in range(256)]
-    for body in (bodies[0], bodies[-1]):
-        enqueue("h", body=body)
-    enqueue_many(NewMessage(handler="h", body=body) for body in bodies)
-    assert [delivery.body for delivery in dequeue(limit=1000)] == [b"", b"\xff", *bodies]
-
-
 @cases("name", ["nowhere", "x" * 300, "", "Default", "default "])
 def test_an_unknown_channel_is_refused_and_the_error_says_what_to_do(name: str):
     with refused(ChannelNotFound, "does not exist") as raised:
         enqueue("h", channel=name)
     assert "channel_set" in raised.value.hint
-
-
-def test_a_channel_of_another_queue_is_another_channel():
-    with refused(ChannelNotFound):
-        enqueue("h", queue="emails")
-    channel_set(channel="default", queue="emails")
-    enqueue("h", queue="emails")
-    assert dequeue() == []
-    assert len(dequeue("emails")) == 1
 
 
 def test_missing_channels_are_created_where_the_project_wants_that(settings):
@@ -100,15 +79,6 @@ def test_an_infinite_time_is_refused():
 # A message is there if and only if the transaction commits.
 
 
-def test_a_rolled_back_savepoint_leaves_only_what_was_outside():
-    with transaction.atomic():
-        enqueue("before")
-        with rolled_back():
-            enqueue("inside")
-        enqueue("after")
-    assert [delivery.handler for delivery in dequeue(limit=10)] == ["before", "after"]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_no_session_sees_a_message_before_the_commit(connect):
     other = connect(autocommit=True)
@@ -131,11 +101,6 @@ def test_a_delay_is_counted_by_the_database_clock():
     pass_time(seconds=5)
     [delivery] = dequeue()
     assert delivery.id == sent.id
-
-
-def test_dequeue_at_names_the_moment():
-    moment = timezone.now() + timedelta(days=30)
-    assert live(enqueue("h", dequeue_at=moment).id, "dequeue_at", "status") == (moment, SCHEDULED)
 
 
 @pytest.mark.parametrize(

@@ -48,21 +48,11 @@ def headers_of(message: int | None) -> Any:
     return Message.objects.get(id=message).headers
 
 
-def test_without_it_headers_stay_as_they_are() -> None:
-    assert headers_of(enqueue("h").id) is None
-    assert headers_of(enqueue("h", headers={"a": 1}).id) == {"a": 1}
-
-
 def test_later_ones_win_and_the_callers_headers_win() -> None:
     with context(f"{__name__}.current_tenant", f"{__name__}.nothing", later):
         assert headers_of(enqueue("h").id) == {"tenant": "acme", "source": "later"}
         sent = enqueue("h", headers={"tenant": "other", "a": 1}).id
     assert headers_of(sent) == {"tenant": "other", "source": "later", "a": 1}
-
-
-def test_one_that_has_nothing_to_say_adds_nothing() -> None:
-    with context(nothing):
-        assert headers_of(enqueue("h").id) is None
 
 
 def test_many_messages_are_asked_for_once() -> None:
@@ -94,8 +84,3 @@ def test_the_caller_gets_the_exception_of_the_context_function() -> None:
 def test_an_answer_that_is_no_dict_is_refused(answer: Any) -> None:
     with context(lambda: answer), pytest.raises(InvalidMessage, match="ENQUEUE_CONTEXT returned"):
         enqueue("h")
-
-
-def test_headers_that_are_no_mapping_are_refused_also_with_it() -> None:
-    with context(current_tenant), pytest.raises(InvalidMessage, match="not a mapping"):
-        enqueue("h", headers=[1])

@@ -28,12 +28,6 @@ from tests.support.sql import sql
 pytestmark = pytest.mark.django_db
 
 
-def test_create_enqueues():
-    message = Message.objects.create(channel=Channel.objects.get(), handler="h", payload={"n": 1})
-    [delivery] = dequeue()
-    assert (delivery.id, delivery.payload, delivery.max_attempts) == (message.pk, {"n": 1}, 5)
-
-
 def test_bulk_create_enqueues():
     channel = Channel.objects.get()
     Message.objects.bulk_create(Message(channel=channel, handler="h", payload=n) for n in range(30))
@@ -68,23 +62,6 @@ def test_the_orm_stores_null_and_what_the_verb_stores():
     assert Message.objects.filter(payload={"at": "2026-01-01T00:00:00Z"}).count() == 1
     assert Message.objects.filter(payload__at="2026-01-01T00:00:00Z").count() == 1
     assert [delivery.payload for delivery in dequeue(limit=9)] == [None, {"at": "2026-01-01T00:00:00Z"}]
-
-
-def test_a_plain_insert_enqueues():
-    sql("INSERT INTO pgqueue_message (channel_id, handler) SELECT id, 'h' FROM pgqueue_channel")
-    [delivery] = dequeue()
-    assert (delivery.handler, delivery.payload, delivery.priority, delivery.max_attempts) == ("h", {}, 0, 5)
-
-
-def test_copy_enqueues():
-    channel = Channel.objects.get().pk
-    with (
-        connection.cursor() as cursor,
-        cursor.copy("COPY pgqueue_message (channel_id, handler, payload) FROM STDIN") as copy,
-    ):
-        for n in range(30):
-            copy.write_row((channel, "h", str(n)))
-    assert [delivery.payload for delivery in dequeue(limit=100)] == list(range(30))
 
 
 def test_an_insert_into_many_channels_reaches_them_all():

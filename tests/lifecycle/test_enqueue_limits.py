@@ -40,13 +40,6 @@ def test_a_message_has_the_limits_and_the_cost_that_are_given():
     assert Message.objects.get().cost == 1200
 
 
-def test_without_limits_and_cost_a_message_has_none():
-    for given in ({}, {"limits": []}, {"limits": None, "cost": None}):
-        new = enqueue("h", **given)
-        row = Message.objects.get(pk=new.id)
-        assert (row.limits, row.cost, row.waits_for) == (None, None, None)
-
-
 def test_a_declared_limit_may_stand_for_its_name():
     stripe = Limit("stripe", max_concurrency=1)
     assert limits_of(enqueue("h", limits=[stripe, "openai"]).id) == ["openai", "stripe"]
@@ -123,10 +116,3 @@ def test_a_wrong_value_is_refused_and_nothing_is_written(given: dict[str, Any], 
 def test_a_handler_with_wrong_limits_is_refused(wrong: Any):
     with pytest.raises(ValueError, match="limits of the handler 'charge'"):
         handler("charge", limits=wrong)
-
-
-def test_many_messages_that_wait_cost_no_attempt():
-    ids = [enqueue("h", limits=["stripe"]).id for _ in range(20)]
-    [first] = dequeue(limit=20)
-    assert first.id == ids[0]
-    assert set(Message.objects.exclude(pk=first.id).values_list("attempts", flat=True)) == {0}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_pgqueue import NewMessage, channel_release, channel_set, dequeue, enqueue, enqueue_many
+from django_pgqueue import NewMessage, channel_release, channel_set, enqueue, enqueue_many
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Message
 from tests.support.cases import cases
@@ -45,47 +45,6 @@ def test_ids_grow_in_the_order_given_on_any_number_of_channels(queues: tuple[str
     assert [(found[each].channel.queue, found[each].channel.name) for each in ids] == wanted
 
 
-def test_messages_of_one_call_have_one_time() -> None:
-    answers = enqueue_many(NewMessage(handler="h") for _ in range(3))
-    assert {answer.created_at for answer in answers} == {Message.objects.get(pk=answers[0].id).created_at}
-
-
-def test_messages_that_are_enqueued_one_by_one_have_times_of_their_own() -> None:
-    answers = enqueue_many(NewMessage(handler="h", dedupe_key=f"k{number}") for number in range(3))
-    stored = Message.objects.in_bulk([answer.id for answer in answers])
-    assert [answer.created_at for answer in answers] == [stored[answer.id].created_at for answer in answers]
-    assert len({answer.created_at for answer in answers}) == 3
-
-
-def test_a_channel_that_is_created_and_one_that_exists_share_a_call(settings) -> None:
-    settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
-    channel_set(channel="old")
-    answers = enqueue_many(NewMessage(handler="h", channel=name) for name in ("old", "new", "old"))
-    assert [Message.objects.get(pk=answer.id).channel.name for answer in answers] == ["old", "new", "old"]
-
-
-@cases(
-    ("arrays", "problem"),
-    [
-        ("ARRAY['h', '']", "the handler has no name"),
-        ("ARRAY['h', NULL]", "the handler has no name"),
-        ("ARRAY['h', repeat('x', 201)]", "longer than 200 characters"),
-        ("ARRAY['h', 'h'], p_priorities => ARRAY[1, 40000]", "priority"),
-        ("ARRAY['h', 'h'], p_max_attempts => ARRAY[1, 0]", "max_attempts"),
-        ("ARRAY['h', 'h'], p_max_attempts => ARRAY[1, 0], p_delays => ARRAY['1 s', '1 s']::interval[]", "max_attempts"),
-        ("ARRAY['h', 'h'], p_delays => ARRAY['1 s', '-400000 days']::interval[]", "delay"),
-        ("ARRAY['h', 'h'], p_costs => ARRAY[1, 0]", "cost"),
-    ],
-)
-def test_the_function_finds_the_message_that_breaks_a_rule(arrays: str, problem: str) -> None:
-    handlers, *others = arrays.split(", p_", 1)
-    given = f"{handlers}, ARRAY['1', '2']::jsonb[]" + (f", p_{others[0]}" if others else "")
-    rows = sql(f"SELECT outcome, refusal ->> 'message' FROM pgqueue_enqueue_many({given})")
-    assert [outcome for outcome, _ in rows] == ["withheld", "invalid"]
-    assert problem in rows[1][1]
-    assert Message.objects.count() == 0
-
-
 def test_each_message_keeps_its_own_fields():
     later = datetime(2100, 1, 1, tzinfo=UTC)
     everything = NewMessage(
@@ -107,11 +66,6 @@ def message_fields(message: Message) -> tuple[object, ...]:
         message.handler, message.payload, None if message.body is None else bytes(message.body), message.headers,
         message.priority, message.max_attempts, message.backoff, Message.Status(message.status).name,
     )  # fmt: skip
-
-
-def test_messages_of_one_call_are_first_in_first_out():
-    enqueue_many(NewMessage(handler="h", payload=n) for n in range(50))
-    assert [delivery.payload for delivery in dequeue(limit=50)] == list(range(50))
 
 
 @cases(
@@ -161,13 +115,6 @@ def test_each_message_of_a_statement_takes_room():
     assert outcomes(enqueue_many([NewMessage(handler="h", channel="small")])) == ["created"]
     with refused(ChannelFull, "5 of 5"):
         enqueue("h", channel="small")
-
-
-def test_duplicates_are_found_on_a_channel_that_holds_more_than_it_may() -> None:
-    there = [enqueue("h", dedupe_key=key).id for key in "ab"]
-    channel_set(channel="default", max_size=1)
-    answers = enqueue_many(NewMessage(handler="h", dedupe_key=key) for key in "ab")
-    assert [(answer.id, answer.outcome) for answer in answers] == [(number, "duplicate") for number in there]
 
 
 def test_duplicates_are_found_in_the_table_and_in_the_call_itself():

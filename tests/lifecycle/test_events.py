@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -28,7 +26,7 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.events import CHANNEL, Event, decode, listen
-from django_pgqueue.models import Message, Queue
+from django_pgqueue.models import Queue
 from tests.support.cases import cases
 from tests.support.messages import lease_message
 from tests.support.moments import expire
@@ -117,30 +115,6 @@ def test_popped_purged_and_redriven(ear):
     assert ear.names() == ["created", "popped", "created", "purged", "created", "dead_lettered", "created"]
 
 
-def test_a_message_that_leaves_a_full_channel_is_an_event(ear):
-    channel_set(channel="default", max_size=1, full_policy="drop_oldest")
-    first = enqueue("greet")
-    enqueue("greet")
-    created, dropped, _ = ear.heard()
-    assert (created.event, dropped.event, dropped.ids) == ("created", "dropped", (first.id,))
-
-
-def test_the_event_says_when_a_message_is_due(ear):
-    enqueue("greet", delay=timedelta(hours=1))
-    [event] = ear.heard()
-    assert timedelta(minutes=50) < event.dequeue_at - event.at <= timedelta(hours=1)
-
-
-def test_whatever_way_a_message_came(ear):
-    channel = channel_set(channel="acme")
-    Message.objects.create(channel_id=channel, handler="greet")
-    Message.objects.bulk_create([Message(channel_id=channel, handler="greet") for _ in range(3)])
-    assert [(event.event, event.channel, len(event.ids)) for event in ear.heard()] == [
-        ("created", "acme", 1),
-        ("created", "acme", 3),
-    ]
-
-
 def test_channels_and_handlers_of_one_statement_come_apart(ear):
     channel_set(channel="acme")
     both = [(handler, channel) for handler in ("greet", "leave") for channel in ("acme", "default")]
@@ -183,13 +157,6 @@ def test_no_event_comes_before_the_commit_and_none_of_a_rollback(ear):
     assert ear.heard() == []
 
 
-def test_a_queue_without_events_is_quiet(ear):
-    enqueue("greet", queue="quiet")
-    [delivery] = dequeue("quiet")
-    complete(delivery)
-    assert ear.heard() == []
-
-
 def test_events_can_be_switched_off(ear):
     Queue.objects.update(events=False)
     complete(leased())
@@ -223,28 +190,3 @@ def test_keys_that_a_later_version_adds_are_left_out():
 def test_anything_else_is_no_event(payload):
     with pytest.raises(ValueError, match="no event"):
         decode(payload)
-
-
-def test_the_decoder_needs_no_django():
-    code = "import sys, django_pgqueue.events; sys.exit('django' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_plain_insert_of_a_dead_letter_is_an_event(ear):
-    enqueue("greet")
-    sql(
-        """WITH moved AS (DELETE FROM pgqueue_message RETURNING *)
-        INSERT INTO pgqueue_dead_letter (id, queue, channel, handler, payload, priority, attempts, max_attempts,
-            created_at, dequeue_at, dead_at, reason)
-        SELECT m.id, 'default', 'default', m.handler, m.payload, 0, 1, 1, now(), now(), now(), 'moved by hand'
-        FROM moved AS m"""
-    )
-    assert [(event.event, event.reason) for event in ear.heard()] == [
-        ("created", None),
-        ("dead_lettered", "moved by hand"),
-    ]
-
-
-def test_a_statement_that_inserts_no_dead_letter_is_no_event(ear):
-    sql("INSERT INTO pgqueue_dead_letter SELECT * FROM pgqueue_dead_letter WHERE false")
-    assert ear.heard() == []

@@ -8,10 +8,8 @@ import pytest
 
 from django_pgqueue import (
     Delivery,
-    channel_release,
     channel_set,
     complete,
-    defer,
     dequeue,
     enqueue,
     explain_channel,
@@ -50,20 +48,6 @@ def test_the_reason_names_a_failure() -> None:
     assert {name: told.facts[name] for name in ("message", "attempt", "failed", "behind")} == {
         "message": delivery.id, "attempt": 1, "failed": True, "behind": 2,
     }  # fmt: skip
-
-
-def test_the_reason_names_a_deferral_also_after_a_failure() -> None:
-    delivery = lease_first_of_three()
-    retry(delivery, errors=[{"type": "E"}], delays=[timedelta(0)])
-    defer(dequeue(limit=10), delay=timedelta(hours=1))
-    assert reason(delivery).sentence.endswith(", because it was deferred. Messages that wait behind it: 2.")
-
-
-def test_a_released_channel_is_held_too() -> None:
-    delivery = lease_first_of_three()
-    retry(delivery, errors=[{}], delays=[timedelta(hours=1)])
-    channel_release(channel="default")
-    assert reason(delivery).code == "ordered"
 
 
 def test_the_reason_is_gone_when_the_time_has_come() -> None:

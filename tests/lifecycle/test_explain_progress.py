@@ -51,15 +51,6 @@ def test_a_lease_says_which_worker_has_it_until_when(worker: Worker) -> None:
     assert reason.facts["running_seconds"] == 12.5
 
 
-def test_of_a_holder_without_a_row_nothing_is_guessed() -> None:
-    enqueue("h")
-    [delivery] = dequeue()
-    [reason] = explain_message(delivery.id)
-    assert reason.sentence.startswith("Worker ? has had it since")
-    assert reason.facts["running_seconds"] is None
-    assert reason.sentence.endswith("+00.")
-
-
 def test_an_expired_lease_waits_for_the_sweep(worker: Worker) -> None:
     enqueue("h", backoff=Constant(timedelta(hours=1)))  # a random delay may be over at once
     [delivery] = dequeue(worker="host-1")
@@ -118,17 +109,6 @@ def test_a_place_counts_what_goes_before_in_the_channel_and_in_the_line(worker: 
     absorbed()
     assert reason_of(urgent, "in_line").facts["messages_before"] == 0
     assert reason_of(message, "in_line").facts["messages_before"] == 5
-
-
-def test_the_place_is_the_one_in_which_it_is_delivered(worker: Worker) -> None:
-    for name in ("a", "b", "c"):
-        channel_set(channel=name)
-        enqueue_many(NewMessage(handler="h", channel=name) for _ in range(5))
-        absorbed()
-    message = Message.objects.filter(channel__name="b").order_by("id")[2].pk
-    place = reason_of(message, "in_line").facts["place"]
-    delivered = [dequeue()[0].id for _ in range(15)]
-    assert abs(delivered.index(message) + 1 - place) <= 1
 
 
 def test_counts_stop_at_a_thousand(worker: Worker) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgqueue import channel_set, dequeue, enqueue, queue_set
+from django_pgqueue import channel_set, dequeue, enqueue, queue_set, spend
+from django_pgqueue.lifecycle.figures import limit_health
 from django_pgqueue.models import Worker
 from tests.lifecycle.test_explain import absorbed, of_channel, of_message, reason_of
 from tests.support.moments import expire, pass_time
@@ -46,6 +47,19 @@ def test_the_rate_of_a_queue_says_when_the_next_delivery_may_be(worker: Worker) 
     assert "once in 00:10:00: the next time at" in reason_of(messages[2], "queue_rate").sentence
     pass_time(minutes=11)
     assert "queue_rate" not in of_message(messages[2])
+
+
+def test_tokens_that_a_message_gave_back_count_before_a_dequeue_has_taken_them_in(worker: Worker) -> None:
+    queue_set(rate="1/10m burst 5")
+    enqueue("h", cost=5)
+    [delivery] = dequeue()
+    message = enqueue("h").id
+    assert "queue_rate" in of_message(message)
+    spend(delivery, 1)
+    assert "queue_rate" not in of_message(message)
+    assert "queue_rate" not in of_channel()
+    assert [use.why for use in limit_health() if use.kind == "queue"] == [None]
+    assert [delivery.id for delivery in dequeue()] == [message]
 
 
 def test_a_channel_with_its_share_of_the_leases_waits_for_the_others(worker: Worker) -> None:

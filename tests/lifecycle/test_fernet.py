@@ -86,12 +86,6 @@ def test_each_tenant_has_its_keys(settings: Any) -> None:
         enqueue("h", SECRET)
 
 
-def test_no_key_is_an_error(settings: Any) -> None:
-    use(settings, [])
-    with refused(CodecUnavailable, "PAYLOAD_KEYS has no key for default/default"):
-        enqueue("h", 1)
-
-
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
@@ -109,9 +103,3 @@ def test_the_check_finds_wrong_keys_and_shows_none(settings: Any, keys: Any, pro
     assert message.id == "pgqueue.E023"
     assert problem in message.msg
     assert NEW not in message.msg
-
-
-def test_good_keys_and_functions_pass_the_check(settings: Any) -> None:
-    for keys in ([NEW, OLD], of_tenant, "tests.support.codecs.Toy"):
-        use(settings, keys)
-        assert configuration.check_settings() == []

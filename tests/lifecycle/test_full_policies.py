@@ -9,7 +9,6 @@ from django.db import DatabaseError
 
 from django_pgqueue import (
     NewMessage,
-    channel_pause,
     channel_set,
     complete,
     dead_letter,
@@ -19,10 +18,9 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.exceptions import ChannelFull, InvalidMessage
+from django_pgqueue.exceptions import ChannelFull
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from tests.support.messages import enqueue_numbered, places
-from tests.support.moments import pass_time
 from tests.support.refusals import refused
 from tests.support.sql import sql
 
@@ -76,15 +74,6 @@ def test_all_that_wait_leave_for_a_new_message_that_replaces_them():
     assert enqueue("h", 5).dropped_ids == ()
 
 
-@DROPPERS
-def test_nothing_leaves_while_there_is_room(policy: str):
-    small(policy)
-    enqueue_numbered(3, first=1)
-    complete(dequeue())
-    assert enqueue("h", 4).dropped_ids == ()
-    assert dropped() == []
-
-
 def test_the_oldest_is_that_which_is_due_the_longest_whatever_its_priority():
     small("drop_oldest", 4)
     enqueue("h", "low", priority=-5)
@@ -98,18 +87,6 @@ def test_the_oldest_is_that_which_is_due_the_longest_whatever_its_priority():
     assert waiting() == ["late", 1, 2, 3]
 
 
-def test_a_scheduled_message_leaves_when_nothing_is_ready():
-    small("drop_oldest")
-    for hours in (3, 1, 2):
-        enqueue("h", hours, delay=hours * HOUR)
-    enqueue("h", "new", delay=9 * HOUR)
-    assert dropped() == [1]
-    enqueue("h", "ready")
-    assert dropped() == [1, 2]
-    enqueue("h", "newer", delay=8 * HOUR)
-    assert dropped() == [1, 2, "ready"]
-
-
 @DROPPERS
 def test_a_leased_message_is_never_dropped(policy: str):
     small(policy, 2)
@@ -121,27 +98,6 @@ def test_a_leased_message_is_never_dropped(policy: str):
     assert (answer.outcome, answer.dropped_ids) == ("full", ())
     assert complete(held) == {delivery.id for delivery in held}
     assert dropped() == []
-
-
-@DROPPERS
-def test_beside_a_leased_one_the_newest_waits(policy: str):
-    small(policy, 2)
-    enqueue_numbered(1, first=1)
-    [held] = dequeue()
-    enqueue_numbered(3, first=2)
-    assert (waiting(), sorted(dropped())) == ([4], [2, 3])
-    complete(held)
-    assert counted() == 1
-
-
-@DROPPERS
-def test_a_retried_message_waits_and_may_leave(policy: str):
-    small(policy, 1)
-    enqueue_numbered(1, first=1)
-    retry(dequeue(), errors=[{}], delays=[HOUR])
-    assert counted() == 1
-    enqueue("h", 2)
-    assert (waiting(), dropped()) == ([2], [1])
 
 
 @DROPPERS
@@ -162,15 +118,6 @@ def test_a_duplicate_makes_nothing_leave(policy: str):
     again = enqueue("h", 3, dedupe_key="k")
     assert (again.id, again.outcome, again.dropped_ids) == (sent.id, "duplicate", ())
     assert waiting() == [1, 2]
-
-
-@DROPPERS
-def test_the_key_of_a_dropped_message_is_free(policy: str):
-    small(policy, 1)
-    enqueue("h", 1, dedupe_key="k")
-    enqueue("h", 2)
-    assert enqueue("h", 3, dedupe_key="k").created
-    assert waiting() == [3]
 
 
 @pytest.mark.parametrize(("policy", "left"), [("drop_oldest", [5, 6, 7]), ("replace", [7])])
@@ -205,17 +152,6 @@ def test_a_plain_insert_of_many_leaves_what_enqueues_one_after_the_other_leave(p
 
 
 @DROPPERS
-def test_every_way_to_insert_has_the_rule(policy: str):
-    small(policy, 1)
-    channel = Channel.objects.get()
-    Message.objects.create(channel=channel, handler="h", payload=1)
-    Message.objects.create(channel=channel, handler="h", payload=2)
-    sql("INSERT INTO pgqueue_message (channel_id, handler, payload) VALUES (%s, 'h', '3')", channel.pk)
-    assert (waiting(), dropped()) == ([3], [1, 2])
-    assert counted() == 1
-
-
-@DROPPERS
 def test_a_plain_insert_raises_where_all_is_leased(policy: str):
     small(policy, 1)
     enqueue_numbered(1, first=1)
@@ -227,31 +163,6 @@ def test_a_plain_insert_raises_where_all_is_leased(policy: str):
 
 
 @DROPPERS
-def test_all_or_none_drops_nothing_when_one_message_is_refused(policy: str):
-    small(policy, 1)
-    enqueue_numbered(1, first=1)
-    small("error", 1, channel="strict")
-    enqueue("h", channel="strict")
-    with refused(ChannelFull, "strict"):
-        enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", channel="strict")])
-    with refused(InvalidMessage):
-        enqueue_many([NewMessage(handler="h"), NewMessage(handler="")])
-    assert (waiting(), dropped()) == ([1, {}], [])
-
-
-@DROPPERS
-def test_a_channel_that_has_nothing_to_drop_refuses_all_or_none(policy: str):
-    small(policy, 1)
-    enqueue_numbered(1, first=1)
-    dequeue()
-    channel_set(channel="other")
-    with refused(ChannelFull, "default"):
-        enqueue_many([NewMessage(handler="h", channel="other"), NewMessage(handler="h")])
-    answers = enqueue_many([NewMessage(handler="h", channel="other"), NewMessage(handler="h")], on_refused="return")
-    assert [answer.outcome for answer in answers] == ["created", "full"]
-
-
-@DROPPERS
 def test_a_redrive_drops_nothing(policy: str):
     small(policy, 1)
     [letter] = enqueue_numbered(1, first=1)
@@ -260,32 +171,6 @@ def test_a_redrive_drops_nothing(policy: str):
     with refused(ChannelFull, "redrive"):
         redrive(letter)
     assert (waiting(), dropped()) == ([2], [])
-
-
-def test_a_limit_that_was_lowered_holds_with_the_next_message():
-    enqueue_numbered(6, first=1)
-    small("drop_oldest", 2)
-    assert len(enqueue("h", 7).dropped_ids) == 5
-    assert waiting() == [6, 7]
-
-
-@DROPPERS
-def test_a_paused_channel_keeps_the_newest(policy: str):
-    small(policy, 1)
-    channel_pause(channel="default")
-    enqueue_numbered(3, first=1)
-    assert waiting() == [3]
-
-
-@DROPPERS
-def test_served_on_after_a_drop(policy: str):
-    """The lane leads to what is left, also where the messages that it knew have left."""
-    small(policy, 2)
-    enqueue_numbered(2, first=1)
-    assert len(dequeue()) == 1
-    enqueue_numbered(4, first=3)
-    pass_time(seconds=0)
-    assert [delivery.payload for delivery in dequeue(limit=9)] == [6]
 
 
 def test_it_is_a_function_of_the_database_too():

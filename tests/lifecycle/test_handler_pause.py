@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from django_pgqueue import Delivery, channel_set, dequeue, enqueue, handler, handler_pause, handler_resume, sweep
+from django_pgqueue import Delivery, channel_set, dequeue, enqueue, handler, handler_pause, handler_resume
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message, SharedLimit
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -37,22 +36,6 @@ def test_a_decorated_function_stands_for_its_name(handlers_restored: None):
     handler_pause(send)
     assert dequeue() == []
     handler_resume(send)
-    assert len(dequeue()) == 1
-
-
-def test_a_pause_with_an_end_ends_by_the_sweep():
-    enqueue("mail")
-    handler_pause("mail", until=datetime.now(UTC) + timedelta(hours=1))
-    sweep()
-    assert dequeue() == []
-    sql("UPDATE pgqueue_limit SET paused_until = clock_timestamp() - interval '1 second'")
-    sweep()
-    assert len(dequeue()) == 1
-
-
-def test_a_handler_that_is_not_paused_may_be_resumed():
-    handler_resume("mail")
-    enqueue("mail")
     assert len(dequeue()) == 1
 
 

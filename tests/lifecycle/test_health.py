@@ -10,12 +10,9 @@ from django_pgqueue import (
     dead_letter,
     dequeue,
     enqueue,
-    enqueue_many,
-    queue_pause,
     redrive,
     retry,
 )
-from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.figures import QueueHealth, health
 from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Worker
@@ -72,11 +69,6 @@ def test_workers_that_are_alive_and_serve_the_queue():
     assert {row.queue: row.workers for row in health()} == {"default": 1, "mails": 2}
 
 
-def test_a_paused_queue():
-    queue_pause("default")
-    assert only().paused
-
-
 @pytest.mark.parametrize("state", ["ready", "leased", "scheduled", "dead"])
 def test_more_than_are_counted(state):
     delay = timedelta(hours=1) if state == "scheduled" else None
@@ -88,23 +80,6 @@ def test_more_than_are_counted(state):
         dead_letter(held, reason="refused")
     assert (getattr(only(most=5), state), only(most=6).complete) == (5, True)
     assert (getattr(only(most=4), state), only(most=4).complete) == (4, False)
-
-
-def test_more_channels_than_are_looked_at():
-    for place in range(5):
-        channel_set(channel=f"c{place}")
-        enqueue("h", channel=f"c{place}")
-    assert only(most=6).complete
-    assert not only(most=4).complete
-
-
-def test_a_queue_behind_a_large_one_is_counted():
-    channel_set(channel="a", queue="mails")
-    enqueue_many([NewMessage(handler="h")] * 50)
-    enqueue("h", channel="a", queue="mails")
-    [large, mails] = health(most=10)
-    assert (large.ready, large.complete) == (10, False)
-    assert (mails.ready, mails.complete) == (1, True)
 
 
 def test_the_blocks_that_health_reads_do_not_grow_with_the_backlog():

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, transaction
 
 from django_pgqueue import cancel, complete, dequeue, enqueue, heartbeat, sweep
-from django_pgqueue.exceptions import InvalidMessage, LeaseLost
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue.exceptions import LeaseLost
+from django_pgqueue.models import ArchivedMessage, DeadLetter
 from tests.support.messages import lease_messages, live
 from tests.support.moments import a_moment_of_the_database, expire, pass_time
 from tests.support.refusals import refused
@@ -54,13 +52,6 @@ def test_a_heartbeat_keeps_a_message_from_the_sweep():
     assert heartbeat([beating, silent], skip_lost=True) == {beating.id: False}
 
 
-@pytest.mark.parametrize("lease", [timedelta(microseconds=-1), timedelta(seconds=-5), 15, timedelta.max], ids=str)
-def test_a_lease_that_is_no_lease_is_refused(lease: object):
-    [delivery] = lease_messages()
-    with refused(InvalidMessage):
-        heartbeat(delivery, lease=lease)
-
-
 def test_it_is_a_function_of_the_database_too():
     [delivery] = lease_messages()
     arguments = ([delivery.id], [delivery.token])
@@ -71,13 +62,6 @@ def test_it_is_a_function_of_the_database_too():
         sql("SELECT pgqueue_heartbeat(%s, %s, p_lease => NULL)", *arguments)
 
 
-def test_a_heartbeat_may_shorten_a_lease():
-    [delivery] = lease_messages()
-    heartbeat(delivery, lease=timedelta(hours=1))
-    heartbeat(delivery, lease=timedelta(seconds=1))
-    assert live(delivery.id, "lease_expires_at < clock_timestamp() + interval '2 seconds'")
-
-
 def test_a_lease_of_zero_gives_the_message_back():
     first, second = lease_messages(2)
     assert heartbeat([first, second], lease=timedelta(0)) == {first.id: False, second.id: False}
@@ -85,16 +69,6 @@ def test_a_lease_of_zero_gives_the_message_back():
     assert [(delivery.id, delivery.attempt) for delivery in again] == [(first.id, 2), (second.id, 2)]
     with refused(LeaseLost):
         complete(first)
-
-
-def test_a_lease_of_zero_for_a_lost_lease_is_refused_or_left_out():
-    kept, lost = lease_messages(2)
-    stolen = replace(lost, token=uuid4())
-    with refused(LeaseLost) as raised:
-        heartbeat([kept, stolen], lease=timedelta(0))
-    assert raised.value.ids == (lost.id,)
-    assert live(kept.id, "status") == Message.Status.LEASED
-    assert heartbeat([kept, stolen], lease=timedelta(0), skip_lost=True) == {kept.id: False}
 
 
 def test_a_lease_of_zero_ends_what_is_cancelled():

@@ -53,13 +53,6 @@ def test_a_deferred_message_holds_its_channel_too() -> None:
     assert held_channels("default") == []
 
 
-def test_a_channel_without_an_order_is_never_held() -> None:
-    channel_set(channel="invoices", ordered=False)
-    [first, *_] = dequeue(limit=5)
-    retry(first, errors=[{}], delays=[HOUR])
-    assert held_channels() == []
-
-
 def test_the_longest_comes_first_and_no_more_channels_are_looked_at_than_asked() -> None:
     for queue in ("mails", "default"):
         retry(dequeue(queue=queue, limit=5), errors=[{}], delays=[HOUR])

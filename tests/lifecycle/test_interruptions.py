@@ -117,13 +117,6 @@ def test_an_archive_of_outcomes_keeps_the_count() -> None:
     assert error["interruption"] == 1
 
 
-def test_errors_that_are_no_list_count_as_none() -> None:
-    message = enqueue("mail.send").id
-    Message.objects.filter(id=message).update(errors={"by": "hand"})
-    [delivery] = dequeue()
-    assert retry(delivery, errors=[STOPPED], max_interruptions=2) == {message: "retried"}
-
-
 def test_a_breaker_does_not_count_them() -> None:
     breaker_set("h", Breaker(failures=1))
     [first, second] = lease_messages(2)

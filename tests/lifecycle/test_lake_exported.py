@@ -37,12 +37,6 @@ def test_a_later_export_replaces_it_and_may_come_from_another_place():
     assert (lake.path, lake.exported_xid, lake.rows) == ("/elsewhere", 101, {"archive": {"2026-11-21": 2}})
 
 
-def test_the_same_may_be_said_again():
-    exported(100)
-    assert exported(100, TWO)
-    assert Lake.objects.get().rows == {"archive": {"2026-11-21": 2}}
-
-
 def test_a_late_report_of_an_older_export_changes_nothing():
     exported(100, TWO)
     sql("UPDATE pgqueue_lake SET exported_at = '2020-01-01T00:00Z'")
@@ -50,8 +44,3 @@ def test_a_late_report_of_an_older_export_changes_nothing():
     lake = Lake.objects.get()
     assert (lake.path, lake.exported_xid, lake.rows) == ("/lake", 100, {"archive": {"2026-11-21": 2}})
     assert lake.exported_at.year == 2020
-
-
-def test_no_rows_are_an_empty_object():
-    exported(100, None)
-    assert Lake.objects.get().rows == {}

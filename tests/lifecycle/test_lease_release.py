@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue, heartbeat, lease_release
+from django_pgqueue import cancel, complete, defer, dequeue, enqueue, heartbeat, lease_release
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.messages import live, places
@@ -55,16 +55,6 @@ def test_a_message_with_a_requested_cancel_goes_to_the_archive():
     cancel(held.id)
     assert lease_release(held.id) == {held.id: "cancelled"}
     assert places(held.id) == ["archive"]
-
-
-def test_it_frees_the_place_in_a_limited_channel():
-    channel_set(channel="default", max_concurrency=1)
-    enqueue("h")
-    enqueue("h")
-    [held] = dequeue(limit=2)
-    assert dequeue() == []
-    lease_release(held.id)
-    assert len(dequeue(limit=2)) == 1
 
 
 def test_messages_without_a_lease_are_left_alone():

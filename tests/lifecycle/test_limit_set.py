@@ -71,13 +71,6 @@ def test_handlers_are_names_or_functions_and_replace_those_of_before(handlers_re
     assert handlers_of("stripe") == []
 
 
-def test_release_interval_and_burst_may_be_given_instead_of_a_rate():
-    limit_set("stripe", release_interval=timedelta(hours=1), release_burst=2)
-    for _ in range(5):
-        enqueue("h", limits=["stripe"])
-    assert len(dequeue(limit=10)) == 2
-
-
 @cases(
     ("wrong", "text"),
     [

@@ -22,9 +22,8 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.checks.configuration import check_settings
 from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.models import DeadLetter, Message
+from django_pgqueue.models import Message
 from django_pgqueue.sql.call import call
 from tests.support.cases import cases
 from tests.support.refusals import refused
@@ -117,33 +116,8 @@ def test_the_table_has_a_limit_of_its_own(statement: str) -> None:
     assert not Message.objects.exists()
 
 
-def test_a_large_message_is_leased_and_settled_as_any_other() -> None:
-    sql(f"INSERT INTO pgqueue_message (channel_id, handler, payload) SELECT id, 'h', {large(20)} FROM pgqueue_channel")
-    [delivery] = dequeue()
-    assert complete(delivery) == {delivery.id}
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [{"secret": SECRET, "half": "\ud800"}, {"secret": SECRET, "nul": "\x00"}, {"secret": SECRET, "set": {1}}],
-    ids=["surrogate", "nul", "no JSON"],
-)
-def test_a_payload_that_is_refused_is_not_quoted(payload: dict[str, Any]) -> None:
-    with refused(InvalidMessage) as found:
-        enqueue("h", payload)
-    assert SECRET not in shown(found.value)
-
-
 @pytest.mark.parametrize("payload", [f'{{"a": "{SECRET}", }}', f'["{SECRET}", "\\u0000"]', "[" * 7_000 + f'"{SECRET}"'])
 def test_the_words_of_postgresql_about_a_value_are_not_shown(payload: str) -> None:
     with refused(InvalidMessage) as found:
         call("default", "SELECT pgqueue_enqueue('h', %s::text::jsonb)", (payload,))
     assert SECRET not in shown(found.value)
-
-
-@cases("value", [0, -1, True, "16", 64 * 1024 * 1024 + 1, None])
-def test_the_setting_is_a_number_of_bytes_up_to_the_limit_of_the_table(value: Any) -> None:
-    with override_settings(DJANGO_PGQUEUE={"MAX_PAYLOAD": value}):
-        [problem] = check_settings()
-    assert "MAX_PAYLOAD" in problem.msg
-    assert not DeadLetter.objects.exists()

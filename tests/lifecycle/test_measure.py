@@ -19,7 +19,6 @@ from django_pgqueue import (
     dequeue,
     enqueue,
     pop,
-    redrive,
     retry,
 )
 from django_pgqueue.lifecycle.upkeep import MeasureCounts, measure
@@ -93,15 +92,6 @@ def test_each_outcome_has_its_figure() -> None:
     assert sums(channel=None, minutes=10) == {"completed": 2, "cancelled": 3, "dead": 1, "retries": 1}
 
 
-def test_a_settlement_that_is_rolled_back_never_counts(connect: Callable[..., psycopg.Connection[Any]]) -> None:
-    enqueue("h")
-    with connect() as session:
-        session.execute("SELECT * FROM pgqueue_pop('default', 1)")
-        measure(AT_ONCE)
-        session.rollback()
-    assert measure(AT_ONCE).settled == 0
-
-
 @pytest.mark.usefixtures("_yesterday")
 def test_a_settlement_that_is_committed_late_counts_then(connect: Callable[..., psycopg.Connection[Any]]) -> None:
     """While it is open, others come and go, and are measured more than once."""
@@ -123,34 +113,6 @@ def test_a_settlement_that_is_committed_late_counts_then(connect: Callable[..., 
         )
         session.commit()
     assert measure(AT_ONCE).settled == 1
-    assert measure(AT_ONCE).settled == 0
-
-
-def test_a_dead_letter_that_is_redriven_and_dies_again_counts_twice() -> None:
-    enqueue("h")
-    [taken] = dequeue()
-    dead_letter([taken], reason="refused")
-    assert measure(AT_ONCE).dead == 1
-    redrive([taken.id])
-    assert measure(AT_ONCE).dead == 0
-    dead_letter(dequeue(), reason="refused")
-    assert measure(AT_ONCE).dead == 1
-    assert sums(channel=None, minutes=1) == {"dead": 2}
-
-
-def test_in_a_transaction_that_has_written_nothing_is_counted_twice_or_left_out(
-    connect: Callable[..., psycopg.Connection[Any]],
-) -> None:
-    for _ in range(2):
-        enqueue("h")
-    with connect() as session:
-        session.execute("SELECT * FROM pgqueue_pop('default', 1)")
-        # A later transaction ends before: from now on snapshots show this one as if it were over.
-        settle_some(1)
-        assert session.execute("SELECT settled, counted FROM pgqueue_measure('0')").fetchone() == (0, True)
-        session.execute("SELECT * FROM pgqueue_pop('default', 1)")
-        session.commit()
-    assert measure(AT_ONCE).settled == 3
     assert measure(AT_ONCE).settled == 0
 
 
@@ -198,15 +160,6 @@ def test_the_backlog_is_counted_by_state() -> None:
     assert Backlog.objects.get(queue="default", channel="acme").oldest_at == oldest
 
 
-def test_a_channel_that_has_nothing_left_has_no_row() -> None:
-    enqueue("h")
-    measure(AT_ONCE)
-    assert backlog("default") == (1, 0, 0, 0)
-    channel_purge(channel="default")
-    measure(AT_ONCE)
-    assert not Backlog.objects.exists()
-
-
 def test_a_count_that_took_long_is_not_repeated_soon(settings: Any) -> None:
     settings.DJANGO_PGQUEUE = {"MEASURE_INTERVAL": timedelta(microseconds=1)}
     sql("UPDATE pgqueue_measurement SET counted_in = '1 minute', counted_at = counted_at - interval '19 minutes'")
@@ -239,16 +192,6 @@ def test_percentiles_are_exact_within_a_position_of_the_histogram() -> None:
             exact = seconds[int(share * len(seconds))]
             computed = value("SELECT pgqueue_histogram_percentile(pgqueue_histogram(%s), %s)", seconds, share)
             assert exact / 1.42 < computed < exact * 1.42
-
-
-def test_histograms_add_up() -> None:
-    one, other = [0.0004, 0.02, 3.0, -1.0], [1e9, 0.02, float("inf")]
-    both = value("SELECT pgqueue_histogram(%s)", one + other)
-    assert both == value("SELECT pgqueue_histogram_add(pgqueue_histogram(%s), pgqueue_histogram(%s))", one, other)
-    assert (both[0], sum(both), len(both), both[60]) == (2, 7, 61, 2)
-    assert value("SELECT pgqueue_histogram('{}')") == []
-    assert value("SELECT pgqueue_histogram(ARRAY[NULL::float8])") == []
-    assert value("SELECT pgqueue_histogram_percentile('{}', 0.5)") is None
 
 
 def test_the_times_of_a_message_are_those_of_its_last_delivery() -> None:

@@ -14,7 +14,6 @@ from django_pgqueue import (
     metrics,
     pop,
     prune,
-    redrive,
     retry,
 )
 from django_pgqueue.lifecycle.figures import ChannelMetrics
@@ -71,16 +70,6 @@ def test_the_total_counts_every_message_ever_enqueued_wherever_it_is():
     assert found.total == 6
 
 
-def test_a_redriven_letter_waits_no_more_and_its_new_life_counts():
-    enqueue("h")
-    dead_letter(dequeue(), reason="refused")
-    [old] = [row[0] for row in sql("SELECT id FROM pgqueue_dead_letter")]
-    redrive([old])
-    [found] = metrics()
-    assert lengths(found) == (1, 0, 0, 0)
-    assert found.total == 2
-
-
 def test_the_total_stays_true_when_retention_drops_a_partition(settings):
     settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=30), "DEAD_LETTER_RETENTION": timedelta(days=30)}
     for _ in range(4):
@@ -119,11 +108,3 @@ def test_they_come_for_all_or_a_queue_or_a_channel():
     assert names(channel="a") == [("default", "a"), ("emails", "a")]
     assert names(queue="emails", channel="b") == [("emails", "b")]
     assert names(queue="nowhere") == []
-
-
-def test_the_newest_is_never_older_than_the_oldest():
-    """One message is both: its two ages are of one reading of the clock."""
-    enqueue("h")
-    for _ in range(20):
-        [found] = metrics()
-        assert found.newest_age == found.oldest_age

@@ -31,12 +31,6 @@ def test_a_message_without_a_payload_has_an_empty_object_however_it_is_enqueued(
     assert [delivery.payload for delivery in dequeue(limit=20)] == [{}] * 10
 
 
-def test_the_payload_none_is_null():
-    enqueue("h", None)
-    enqueue_many([NewMessage(handler="h", payload=None)])
-    assert [delivery.payload for delivery in dequeue(limit=2)] == [None, None]
-
-
 def test_each_message_without_a_payload_has_an_object_of_its_own():
     def spoil(message: NewMessage, **given: object) -> None:
         message.payload["spoilt"] = True

@@ -19,7 +19,6 @@ from django_pgqueue import (
     dead_letter,
     dequeue,
     discard,
-    edit,
     enqueue,
     enqueue_many,
     explain_message,
@@ -27,10 +26,8 @@ from django_pgqueue import (
     redrive,
     reschedule,
 )
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.support.cases import cases
-from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 KEY = "invoice-7"
@@ -75,15 +72,6 @@ def test_the_messages_of_one_call_keep_their_order():
     assert ids(dequeue(limit=10)) == [later_a, later_b]
 
 
-@pytest.mark.parametrize("key", ["", "k" * 201, 7, "a\0b"])
-def test_a_wrong_key_is_refused_and_nothing_is_written(key: Any):
-    with refused(InvalidMessage, "order.key"):
-        enqueue("h", order_key=key)
-    with refused(InvalidMessage, "order.key"):
-        enqueue_many([NewMessage(handler="h"), NewMessage(handler="h", order_key=key)])
-    assert not Message.objects.exists()
-
-
 def test_a_dead_letter_lets_the_key_go_on_and_is_redriven_to_its_place():
     first, second, third = send(3)
     dead_letter(dequeue(limit=10), reason="refused")
@@ -126,15 +114,6 @@ def test_a_pop_takes_one_message_of_a_key_after_the_other():
     assert ids(pop(limit=1)) == [first]
     assert ids(pop(limit=1)) == [second]
     assert set(ArchivedMessage.objects.values_list("order_key", flat=True)) == {KEY}
-
-
-def test_an_edit_keeps_the_key_and_the_place():
-    first, second = send(2)
-    edit(first, {"n": 1})
-    [held] = dequeue(limit=10)
-    assert (held.id, held.payload) == (first, {"n": 1})
-    complete(held)
-    assert ids(dequeue(limit=10)) == [second]
 
 
 def test_explain_says_for_which_message_another_waits():

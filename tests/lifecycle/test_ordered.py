@@ -25,9 +25,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.lifecycle.channels import channel_purge
 from django_pgqueue.lifecycle.dequeue import dequeue_matching
-from django_pgqueue.lifecycle.messages import edit
 from django_pgqueue.lifecycle.settle import give_back
-from django_pgqueue.lifecycle.upkeep import repair
 from tests.lifecycle.ordered import HOUR, fail, numbers
 from tests.support.messages import enqueue_backlog, enqueue_numbered, live
 from tests.support.moments import expire, pass_time
@@ -92,14 +90,6 @@ def test_a_failed_message_holds_the_channel_before_a_more_urgent_one():
         served.append(delivery.payload)
         complete(delivery)
     assert served == ["calm", "urgent", "early"]
-
-
-def test_a_failed_message_holds_no_other_channel():
-    channel_set(channel="other")
-    enqueue_backlog("default", 2)
-    fail(dequeue(limit=10)[0])
-    enqueue_backlog("other", 3)
-    assert numbers(dequeue(limit=10)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("back", [defer, give_back, lambda delivery: lease_release(delivery.id)])
@@ -183,12 +173,6 @@ def test_a_waiting_message_that_is_rescheduled_leaves_its_place():
     assert numbers(dequeue(limit=10)) == [1]
 
 
-def test_a_message_keeps_its_place_when_its_payload_is_edited():
-    first, *_ = enqueue_numbered(2)
-    assert edit(first, "new") == "edited"
-    assert numbers(dequeue(limit=10)) == ["new"]
-
-
 def test_a_match_does_not_overtake_the_first_message():
     enqueue("first")
     enqueue("second")
@@ -201,20 +185,3 @@ def test_a_match_does_not_overtake_the_first_message():
 def test_pop_takes_one_after_the_other():
     enqueue_backlog("default", 3)
     assert [numbers(pop(limit=10)) for _ in range(4)] == [[0], [1], [2], []]
-
-
-def test_a_repair_finds_nothing_while_a_message_is_held():
-    enqueue_backlog("default", 3)
-    fail(dequeue(limit=10)[0])
-    assert dequeue(limit=10) == []
-    assert repair().places == 0
-    assert dequeue(limit=10) == []
-
-
-def test_a_sweep_does_not_take_a_held_message_for_one_that_no_worker_picks_up():
-    enqueue_backlog("default", 2)
-    [first] = dequeue(limit=10)
-    day = timedelta(days=1)
-    sql("UPDATE pgqueue_message SET dequeue_at = dequeue_at - %s, created_at = created_at - %s", day, day)
-    fail(first, timedelta(0))
-    assert sweep().not_picked_up == 0

@@ -42,13 +42,6 @@ def test_an_ordered_channel_takes_no_other_limit(limit: int | None):
     channel_set(channel="default", ordered=False, max_concurrency=limit)
 
 
-def test_the_policy_and_the_order_have_their_types():
-    with refused(InvalidMessage, "ordered is not a bool but str"):
-        channel_set(channel="default", ordered="yes")  # type: ignore[arg-type]
-    with refused(InvalidMessage, "on_dead is neither continue nor pause"):
-        channel_set(channel="default", on_dead="stop")  # type: ignore[arg-type]
-
-
 def test_a_channel_that_becomes_ordered_serves_none_until_the_leases_of_before_are_settled():
     enqueue_backlog("default", 5)
     leases = dequeue(limit=3)
@@ -87,18 +80,6 @@ def test_a_held_message_is_a_scheduled_one_when_the_order_ends():
     assert numbers(dequeue(limit=10)) == [0]
 
 
-def test_leases_of_before_that_fail_are_scheduled_when_the_order_ends():
-    enqueue_backlog("default", 3)
-    leases = dequeue(limit=2)
-    channel_set(channel="default", ordered=True)
-    for lease in leases:
-        fail(lease, timedelta(minutes=30))
-    channel_set(channel="default", ordered=False, max_concurrency=None)
-    assert numbers(dequeue(limit=10)) == [2]
-    pass_time(minutes=31)
-    assert numbers(dequeue(limit=10)) == [0, 1]
-
-
 @pytest.mark.usefixtures("ordered")
 def test_a_released_channel_drains_in_order():
     enqueue_backlog("default", 3)
@@ -112,13 +93,3 @@ def test_a_released_channel_drains_in_order():
         [delivery] = dequeue(limit=10)
         assert delivery.payload == number
         complete(delivery)
-
-
-@pytest.mark.usefixtures("ordered")
-def test_a_rate_holds_beside_the_order():
-    channel_set(channel="default", release_interval=timedelta(minutes=1))
-    enqueue_backlog("default", 2)
-    complete(dequeue(limit=10))
-    assert dequeue(limit=10) == []
-    pass_time(minutes=1, seconds=1)
-    assert numbers(dequeue(limit=10)) == [1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from django_pgqueue import (
 )
 from django_pgqueue.models import Channel, DeadLetter
 from tests.lifecycle.ordered import HOUR, fail, numbers
-from tests.support.messages import enqueue_backlog, enqueue_numbered, live
+from tests.support.messages import enqueue_backlog, enqueue_numbered
 from tests.support.moments import expire, pass_time
 
 pytestmark = pytest.mark.django_db
@@ -56,18 +55,6 @@ def test_a_poisonous_message_pauses_the_channel_too():
     sweep()
     assert dequeue(limit=10) == []
     assert Channel.objects.get(name="default").pause_reason.endswith("(poison)")
-
-
-def test_each_dead_letter_pauses_the_channel_once():
-    channel_set(channel="default", ordered=True, on_dead="pause")
-    enqueue_backlog("default", 3)
-    for number in range(2):
-        [delivery] = dequeue(limit=10)
-        assert delivery.payload == number
-        dead_letter(delivery, reason="refused")
-        assert dequeue(limit=10) == []
-        channel_resume(channel="default")
-    assert numbers(dequeue(limit=10)) == [2]
 
 
 def test_the_end_of_an_operators_pause_does_not_end_that_of_a_dead_letter():
@@ -115,21 +102,6 @@ def test_only_a_dead_letter_after_the_policy_was_set_pauses_the_channel(before: 
     assert Channel.objects.get().pause_reason == f"message {second.id} became a dead letter (refused)"
 
 
-def test_a_policy_that_is_set_by_the_orm_leaves_old_dead_letters_alone_too():
-    channel_set(channel="default", ordered=True)
-    enqueue_backlog("default", 2)
-    dead_letter(dequeue(limit=10), reason="refused")
-    Channel.objects.update(on_dead="pause")
-    assert numbers(dequeue(limit=10)) == [1]
-
-
-def test_the_policy_is_for_ordered_channels():
-    channel_set(channel="default", on_dead="pause")
-    enqueue_backlog("default", 2)
-    dead_letter(dequeue(), reason="refused")
-    assert numbers(dequeue()) == [1]
-
-
 def test_a_redrive_ends_the_pause_and_the_dead_letter_is_the_next():
     channel_set(channel="default", ordered=True, on_dead="pause")
     enqueue_backlog("default", 3)
@@ -169,25 +141,6 @@ def test_redriven_messages_come_in_their_old_order_before_those_that_wait():
         served.append(delivery.payload)
         complete(delivery)
     assert served == [0, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.usefixtures("ordered")
-def test_a_second_redrive_goes_to_the_same_place():
-    enqueue_numbered(3)
-    [first] = dequeue(limit=10)
-    place = live(first.id, "dequeue_at")
-    dead_letter(first, reason="refused")
-    places = []
-    letter = first.id
-    for _ in range(3):
-        [letter] = redrive([letter]).values()
-        places.append(live(letter, "dequeue_at"))
-        [again] = dequeue(limit=10)
-        assert again.id == letter
-        fail(again, timedelta(0))
-        dead_letter(dequeue(limit=10), reason="refused")
-    assert places == [place - timedelta(microseconds=1)] * 3
-    assert numbers(dequeue(limit=10)) == [1]
 
 
 @pytest.mark.usefixtures("ordered")

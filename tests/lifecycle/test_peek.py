@@ -4,10 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import NewMessage, channel_set, complete, defer, dequeue, enqueue, enqueue_many, peek
+from django_pgqueue import NewMessage, channel_set, complete, dequeue, enqueue, enqueue_many, peek
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import Message
-from tests.support.moments import pass_time
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -32,15 +31,6 @@ def test_a_message_that_was_only_peeked_at_cannot_be_settled():
         complete(seen)
 
 
-def test_it_shows_when_a_message_that_waits_was_leased_last():
-    enqueue("h")
-    assert peek()[0].last_leased_at is None
-    [delivery] = dequeue()
-    leased_at = Message.objects.get().leased_at
-    defer(delivery)
-    assert peek()[0].last_leased_at == leased_at
-
-
 def test_it_shows_what_comes_next():
     for n, priority in enumerate((0, 5, 0)):
         enqueue("h", n, priority=priority)
@@ -53,13 +43,6 @@ def test_leased_and_scheduled_messages_do_not_come_next():
     dequeue()
     enqueue("h", "scheduled", delay=timedelta(hours=1))
     assert peek(limit=10) == []
-
-
-def test_a_message_that_became_due_and_waits_for_its_promotion_is_not_ready_yet():
-    enqueue("h", delay=timedelta(hours=1))
-    pass_time(hours=1)
-    assert peek() == []
-    assert len(dequeue()) == 1
 
 
 def test_one_channel_can_be_looked_at():

@@ -4,11 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, complete, enqueue, pop
-from django_pgqueue.exceptions import LeaseLost
+from django_pgqueue import channel_set, enqueue, pop
 from django_pgqueue.models import ArchivedMessage
 from tests.support.messages import places
-from tests.support.refusals import refused, rolled_back
+from tests.support.refusals import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -22,19 +21,6 @@ def test_a_popped_message_is_in_the_archive_at_once():
     assert places(sent.id) == ["archive"]
     kept = ArchivedMessage.objects.get()
     assert (kept.outcome, kept.attempts, kept.payload) == ("popped", 1, {"n": 1})
-
-
-def test_it_is_delivered_once_only():
-    enqueue("h")
-    assert len(pop(limit=5)) == 1
-    assert pop(limit=5) == []
-
-
-def test_nothing_is_left_to_settle():
-    enqueue("h")
-    [delivery] = pop()
-    with refused(LeaseLost):
-        complete(delivery)
 
 
 def test_it_keeps_the_order_and_the_limit():

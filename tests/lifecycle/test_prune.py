@@ -26,11 +26,6 @@ def partitions() -> list[str]:
     return sorted(name for (name,) in found)
 
 
-def test_there_is_nothing_to_do_after_the_migration():
-    assert prune() == NOTHING
-    assert len(partitions()) == 8
-
-
 def test_partitions_are_made_ahead(settings):
     settings.DJANGO_PGQUEUE = {"PARTITIONS_AHEAD": 10}
     assert prune().partitions_made == 3
@@ -108,18 +103,6 @@ def test_a_released_channel_goes_when_it_is_empty():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_channel_that_an_old_transaction_may_still_fill_is_not_removed(connect):
-    channel_set(channel="leaving")
-    slow = connect()
-    slow.execute("SELECT pgqueue_enqueue('late', p_channel => 'leaving')")
-    channel_release(channel="leaving")
-    pass_time(hours=2)
-    assert prune().channels_removed == 0
-    slow.commit()
-    assert [delivery.handler for delivery in dequeue()] == ["late"]
-
-
-@pytest.mark.django_db(transaction=True)
 def test_only_one_prunes_at_a_time_and_no_other_waits(connect, settings):
     settings.DJANGO_PGQUEUE = {"PARTITIONS_AHEAD": 7}
     other = connect()
@@ -150,18 +133,3 @@ def test_messages_that_were_not_archived_count_in_the_total_without_maintenance_
     prune()
     assert sql("SELECT messages FROM pgqueue_unarchived_total") == [(3,)]
     assert value("SELECT count(*) FROM pgqueue_unarchived") == 0
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_prune_does_not_wait_for_a_measurement(connect):
-    # One that a test before this one has left would keep the next from tidying for ten minutes.
-    sql("DELETE FROM pgqueue_measurement")
-    queue_set(archive="none")
-    enqueue("h")
-    complete(dequeue())
-    sql("UPDATE pgqueue_unarchived SET settled_at = settled_at - interval '61 minutes'")
-    other = connect()
-    other.execute("SELECT pgqueue_measure('0')")
-    prune()
-    other.commit()
-    assert sql("SELECT messages FROM pgqueue_unarchived_total") == [(1,)]

@@ -14,7 +14,6 @@ from django.db import OperationalError, transaction
 from django.utils.timezone import now
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, prune
-from django_pgqueue.maintenance.pruner import Pruner
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.pipeline.models import Lake
 from tests.lifecycle.test_prune import partition_of, partitions
@@ -103,27 +102,12 @@ def test_the_lake_that_has_seen_the_least_decides(old: str):
     assert prune().partitions_dropped == 1
 
 
-def test_an_empty_partition_goes_once_there_is_a_lake():
-    partition_of(10)
-    export({})
-    assert prune().partitions_dropped == 1
-
-
 def test_every_lake_must_have_it(old: str):
     export({day(old): 2})
     export({}, name="given up")
     assert prune().partitions_kept == 1
     Lake.objects.get(name="given up").delete()
     assert prune().partitions_dropped == 1
-
-
-def test_one_that_is_kept_does_not_keep_the_others(old: str):
-    older = partition_of(11)
-    export({})
-    counts = prune()
-    assert (counts.partitions_dropped, counts.partitions_kept) == (1, 1)
-    assert older not in partitions()
-    assert old in partitions()
 
 
 @pytest.mark.parametrize("rows", ["[]", '{"archive": 5}', '{"archive": {"DAY": "2"}}', '{"archive": {"DAY": null}}'])
@@ -216,19 +200,6 @@ def test_a_long_reader_keeps_the_partition_and_nothing_else_is_held_up(committed
     assert value("SELECT messages FROM pgqueue_tally") == 2
 
 
-def test_it_is_said_once_until_there_are_more(old: str, caplog: pytest.LogCaptureFixture):
-    pruner = Pruner()
-    with caplog.at_level(logging.WARNING, logger="django_pgqueue.maintenance"):
-        pruner.run_once("default")
-        pruner.run_once("default")
-        partition_of(11)
-        pruner.run_once("default")
-        export({day(old): 2})
-        pruner.run_once("default")
-    assert [record.getMessage().split(" partitions")[0] for record in caplog.records] == ["1", "2"]
-    assert {record.event for record in caplog.records} == {"partitions_kept"}
-
-
 def test_the_lake_that_retention_waits_for_is_named(old: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Its folder is gone: no export will ever come, and its row holds all partitions back."""
     export({day(old): 2})
@@ -248,11 +219,6 @@ def test_the_lake_that_retention_waits_for_is_named(old: str, caplog: pytest.Log
     assert "delete the lake's row in pgqueue_lake" in kept[0]
     assert kept[1].startswith(f"Lake lake in {tmp_path}: the last export was at 20")
     assert "no such folder" not in kept[1]
-
-
-def test_no_lake_is_named_where_none_holds_a_partition_back(old: str) -> None:
-    export({day(old): 2})
-    assert "kept: " not in output_of("sweepqueue", skip_checks=True)
 
 
 def test_a_missing_first_export_is_said(old: str) -> None:

@@ -18,7 +18,7 @@ from django_pgqueue import (
     redrive,
     sweep,
 )
-from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage, QueueNotEmpty
+from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, QueueNotEmpty
 from django_pgqueue.lifecycle.queues import QueueDropped
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule
 from tests.support.messages import places
@@ -71,12 +71,6 @@ def test_a_queue_with_waiting_messages_is_dropped_only_with_purge():
     assert [places(pk) for pk in ids] == [["archive"], ["archive"]]
 
 
-def test_a_scheduled_message_is_reason_enough():
-    send(delay=timedelta(hours=1))
-    with refused(QueueNotEmpty, "wait"):
-        queue_drop(queue="mails")
-
-
 @pytest.mark.parametrize("purge", [False, True])
 def test_leases_are_reason_enough_whatever_is_said(purge: bool):
     send()
@@ -115,13 +109,6 @@ def test_the_archive_and_the_dead_letters_stay():
     assert redrive(dead)
 
 
-def test_the_names_are_free_again():
-    queue_drop(queue="mails")
-    channel_set(channel="a", queue="mails")
-    send()
-    assert len(dequeue(queue="mails")) == 1
-
-
 @pytest.mark.django_db(transaction=True)
 def test_messages_that_an_open_transaction_takes_or_brings_are_not_lost(connect):
     taken = send()
@@ -147,13 +134,6 @@ def test_a_drop_with_null_changes_nothing():
     [(answer,)] = sql("SELECT outcome FROM pgqueue_queue_drop('q', NULL)")
     assert answer == "invalid"
     assert not Channel.objects.filter(queue="q").exclude(released_at=None).exists()
-
-
-def test_purge_takes_a_bool_only():
-    channel_set(queue="q", channel="c")
-    enqueue("h", queue="q", channel="c")
-    with refused(InvalidMessage, "not a bool"):
-        queue_drop(queue="q", purge="no")
 
 
 @pytest.mark.django_db(transaction=True)

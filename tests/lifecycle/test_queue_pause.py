@@ -78,13 +78,6 @@ def test_scheduled_messages_become_ready_and_wait():
     assert [delivery.id for delivery in dequeue()] == [message.id]
 
 
-def test_a_released_channel_of_a_paused_queue_waits_too():
-    enqueue("h")
-    sql("SELECT pgqueue_channel_release('default', 'default')")
-    queue_pause()
-    assert dequeue() == []
-
-
 def test_no_warning_says_that_a_paused_queue_is_not_picked_up(server_log):
     enqueue("h")
     queue_pause()
@@ -93,11 +86,6 @@ def test_no_warning_says_that_a_paused_queue_is_not_picked_up(server_log):
     assert server_log == []
     queue_resume()
     assert sweep().not_picked_up == 1
-
-
-def test_resuming_what_is_not_paused_changes_nothing():
-    queue_resume()
-    assert not Queue.objects.filter(name="default").exclude(paused_at=None).exists()
 
 
 def test_a_queue_with_a_row_of_its_own_can_be_paused_before_its_first_channel():
@@ -119,12 +107,3 @@ def test_resume_wakes_sleeping_workers(connect):
     queue_resume()
     [notification] = listener.notifies(timeout=200, stop_after=1)
     assert notification.payload == "default"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_resuming_what_was_not_paused_wakes_no_worker(connect):
-    listener = connect(autocommit=True)
-    listener.execute("LISTEN pgqueue")
-    sql("SELECT pgqueue_wait('worker 7', '{default}', '1 hour')")
-    queue_resume()
-    assert list(listener.notifies(timeout=0.2)) == []

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue, queue_purge
+from django_pgqueue import channel_set, enqueue, queue_purge
 from django_pgqueue.models import ArchivedMessage, Message
 from tests.support.messages import places
 
@@ -34,14 +34,6 @@ def test_waiting_messages_of_all_channels_of_the_queue_go_to_the_archive_as_purg
     assert queue_purge(queue="mails") == 0
 
 
-def test_leased_messages_are_left_to_their_holder():
-    fill_three_channels()
-    [held] = dequeue(queue="mails")
-    assert queue_purge(queue="mails") == 6
-    assert places(held.id) == ["live"]
-    assert complete(held) == {held.id}
-
-
 def test_it_purges_a_part_at_a_time():
     fill_three_channels()
     assert [queue_purge(queue="mails", limit=3) for _ in range(4)] == [3, 3, 1, 0]
@@ -53,13 +45,3 @@ def test_room_is_given_back():
     fill_three_channels()
     queue_purge(queue="mails")
     assert [enqueue("h", channel="a", queue="mails").created for _ in range(3)] == [True] * 3
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_message_that_a_dequeue_is_taking_is_not_purged(connect):
-    fill_three_channels()
-    other = connect()
-    taken = other.execute("SELECT id FROM pgqueue_dequeue('mails')").fetchall()
-    assert queue_purge(queue="mails") == 6
-    other.commit()
-    assert places(taken[0][0]) == ["live"]

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, metrics, prune, queue_set
-from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.lifecycle import upkeep as pruning
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Queue
+from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.pipeline.models import Lake
 from tests.lifecycle.conftest import partition_of
 from tests.support.moments import pass_time
-from tests.support.refusals import refusal, refused
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
@@ -153,29 +151,6 @@ def test_dead_letters_have_a_retention_of_their_queue(settings: Any) -> None:
     pass_time(days=60)
     assert prune().dead_letters_deleted == 1
     assert set(DeadLetter.objects.values_list("queue", flat=True)) == {"bills"}
-
-
-def test_the_settings_are_kept_and_lifted() -> None:
-    queue_set("mails", retention=timedelta(days=3), dead_letter_retention=timedelta(hours=36))
-    queue_set("mails", events=True)
-    row = Queue.objects.get()
-    assert (row.retention, row.dead_letter_retention) == (timedelta(days=3), timedelta(hours=36))
-    queue_set("mails", retention=None)
-    row.refresh_from_db()
-    assert (row.retention, row.dead_letter_retention) == (None, timedelta(hours=36))
-
-
-def test_wrong_values_are_refused() -> None:
-    for wrong in (5, "3 days", True):
-        with refused(InvalidMessage, "retention is not a timedelta"):
-            queue_set("mails", retention=wrong)  # type: ignore[arg-type]
-    for wrong in (timedelta(0), timedelta(days=-1)):
-        with refused(InvalidMessage, "retention is not between 1 microsecond and 365000 days"):
-            queue_set("mails", retention=wrong)
-    with refused(ChannelNotFound):
-        queue_set("nowhere", retention=timedelta(days=1))
-    assert refusal("""pgqueue_queue_set('mails', '{"retention": "soon"}')""")["message"].endswith("interval but soon")
-    assert not Queue.objects.exists()
 
 
 def test_todays_rows_stay_however_short_the_retention() -> None:

@@ -6,8 +6,6 @@ import pytest
 from django.utils import timezone
 
 from django_pgqueue import (
-    channel_pause,
-    channel_release,
     channel_set,
     complete,
     dead_letter,
@@ -17,7 +15,7 @@ from django_pgqueue import (
     redrive,
     retry,
 )
-from django_pgqueue.exceptions import ChannelFull, ChannelNotFound, ChannelReleased, InvalidMessage
+from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
 from tests.support.messages import live, places
@@ -77,23 +75,6 @@ def test_a_dead_letter_is_redriven_once_only():
     assert live(newer, "redriven_from") == new
 
 
-def test_the_same_id_twice_is_one_life():
-    [old] = make_dead()
-    assert list(redrive([old, old])) == [old]
-    assert Message.objects.count() == 1
-
-
-def test_one_id_need_not_be_a_list():
-    [letter] = make_dead()
-    assert list(redrive(letter)) == [letter]
-
-
-def test_ids_that_are_no_dead_letters_are_left_out():
-    sent = enqueue("h")
-    assert redrive([sent.id, -1]) == {}
-    assert redrive([]) == {}
-
-
 def test_another_channel_of_the_same_queue_can_be_named():
     channel_set(channel="second chance")
     [old] = make_dead()
@@ -138,24 +119,6 @@ def test_they_arrive_in_one_statement_channel_by_channel_and_the_oldest_first():
     assert served == [lives[old] for old in first]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "error"),
-    [
-        (lambda: sql("DELETE FROM pgqueue_channel"), ChannelNotFound),
-        (lambda: channel_release(channel="default"), ChannelReleased),
-        (lambda: channel_set(channel="default", max_size=1, full_policy="drop"), ChannelFull),
-    ],
-    ids=["gone", "released", "full"],
-)
-def test_a_channel_that_does_not_take_them_leaves_the_dead_letters_as_they_are(spoil, error: type[Exception]):
-    ids = make_dead(2)
-    spoil()
-    with refused(error):
-        redrive(ids)
-    assert not Message.objects.exists()
-    assert list(DeadLetter.objects.values_list("redriven_at", flat=True)) == [None, None]
-
-
 def test_an_unknown_channel_or_a_bad_payload_is_refused():
     [old] = make_dead()
     with refused(ChannelNotFound):
@@ -165,26 +128,16 @@ def test_an_unknown_channel_or_a_bad_payload_is_refused():
     assert list(redrive([old])) == [old]
 
 
-def test_a_paused_channel_takes_them_and_waits():
-    [old] = make_dead()
-    channel_pause(channel="default")
-    assert len(redrive([old])) == 1
-    assert dequeue() == []
-
-
 def test_each_dead_letter_may_have_a_time_of_its_own():
     letters = make_dead(3)
     at = timezone.now() + timedelta(hours=1)
     lives = redrive(letters, times=[None, at, timezone.now() - timedelta(hours=1)])
     assert live(lives[letters[1]], "status", "dequeue_at") == (Message.Status.SCHEDULED, at)
-    assert {delivery.id for delivery in dequeue(limit=5)} == {lives[letters[0]], lives[letters[2]]}
+    due = dequeue(limit=5)
+    assert {delivery.id for delivery in due} == {lives[letters[0]], lives[letters[2]]}
+    complete(due)
     pass_time(hours=2)
     assert [delivery.id for delivery in dequeue(limit=5)] == [lives[letters[1]]]
-
-
-def test_times_that_do_not_pair_up_are_refused():
-    with refused(InvalidMessage, r"p_times has 2 element\(s\), p_ids has 1"):
-        redrive(make_dead(), times=[None, None])
 
 
 @pytest.mark.parametrize(

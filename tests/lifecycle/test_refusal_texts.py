@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 
 from django_pgqueue import (
     channel_release,
@@ -36,14 +36,6 @@ def test_a_full_channel_is_named_with_its_queue_and_what_it_holds(crowd: None) -
         enqueue("h", channel="full")
     with pytest.raises(DatabaseError, match='channel "full" of queue "default" holds 1 of 1 messages'):
         Message.objects.create(channel=Channel.objects.get(name="full"), handler="h")
-
-
-def test_an_error_without_a_hint_has_no_empty_one() -> None:
-    for arguments, hint in ("'PGQ07', 'no'", None), ("'PGQ07', 'no', 'Say yes.'", "Say yes."):
-        with pytest.raises(DatabaseError) as raised, transaction.atomic():
-            connection.cursor().execute(f"SELECT pgqueue_raise(pgqueue_refusal({arguments}))")
-        cause: Any = raised.value.__cause__
-        assert cause.diag.message_hint == hint
 
 
 def test_a_missing_channel_says_the_call_that_makes_it() -> None:
@@ -126,18 +118,3 @@ def test_all_or_none_says_which_is_refused(crowd: None) -> None:
         enqueue_many(many("default", "full", "default"))
     rows = sql("SELECT id, outcome FROM pgqueue_enqueue_many('{h,h,h}', NULL, '{default,released,full}')")
     assert rows == [(None, "withheld"), (None, "released"), (None, "full")]
-
-
-def test_a_word_that_on_refused_does_not_know_is_an_error() -> None:
-    with pytest.raises(ValueError, match="on_refused"):
-        enqueue("h", channel="missing", on_refused="ignore")
-    with pytest.raises(ValueError, match="on_refused"):
-        enqueue_many(many("default"), on_refused="ignore")
-
-
-def test_a_refused_batch_creates_no_channel(settings: Any, crowd: None) -> None:
-    settings.DJANGO_PGQUEUE = {"AUTO_CREATE_CHANNELS": True}
-    with pytest.raises(ChannelFull):
-        enqueue_many(many("fresh", "full"))
-    assert not Channel.objects.filter(name="fresh").exists()
-    assert [answer.outcome for answer in enqueue_many(many("fresh"))] == ["created"]

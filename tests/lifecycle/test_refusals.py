@@ -8,11 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from django_pgqueue import (
     cancel,
@@ -42,7 +40,7 @@ from django_pgqueue.exceptions import (
     QueueNotEmpty,
     ScheduleNotFound,
 )
-from django_pgqueue.models import Channel, Message
+from django_pgqueue.models import Channel
 from tests.support.cases import cases
 from tests.support.sql import sql
 
@@ -136,26 +134,6 @@ def test_after_a_refusal_the_transaction_goes_on_and_nothing_has_changed(crowd: 
     assert enqueue("after").created
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
-)  # fmt: skip
-@given(calls=st.lists(st.sampled_from(sorted(REFUSED)), min_size=1, max_size=6))
-def test_whatever_is_refused_and_caught_the_writes_around_it_commit(crowd: None, calls: list[str]) -> None:
-    """In a savepoint that is released, without any other: what an application does."""
-    with transaction.atomic():
-        count = Message.objects.count()
-        before = all_rows()
-        for what in calls:
-            error, ask = REFUSED[what]
-            with pytest.raises(error):
-                ask()
-        assert all_rows() == before
-        for place in range(len(calls)):
-            enqueue(f"around {place}")
-    assert Message.objects.count() == count + len(calls)
-    assert not connection.needs_rollback
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_caught_refusal_keeps_the_row_that_was_written_before() -> None:
     channel_set(channel="full", max_size=1)
@@ -178,14 +156,3 @@ def order_view(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [path("order/", order_view)]
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.urls("tests.lifecycle.test_refusals")
-def test_a_view_under_atomic_requests_keeps_what_it_wrote(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    channel_set(channel="full", max_size=1)
-    enqueue("h", channel="full")
-    answer = client.get("/order/")
-    assert (answer.status_code, b"holds 1 of 1" in answer.content) == (200, True)
-    assert Channel.objects.filter(name="an order").exists()

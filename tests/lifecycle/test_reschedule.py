@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from django_pgqueue import channel_set, complete, dequeue, enqueue, limit_set, metrics, pop, reschedule, retry
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
-from django_pgqueue.sql.call import ask
 from tests.support.messages import live
 from tests.support.moments import pass_time
-from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
 
@@ -42,13 +39,6 @@ def test_a_ready_message_keeps_its_place_when_it_shall_be_due_now():
     first, second = enqueue("h"), enqueue("h")
     assert reschedule(first.id) == {first.id: "ready"}
     assert [delivery.id for delivery in dequeue(limit=2)] == [first.id, second.id]
-
-
-def test_a_time_that_has_passed_means_now():
-    sent = enqueue("h", delay=timedelta(hours=1))
-    reschedule(sent.id, at=timezone.now() - timedelta(days=1))
-    assert abs(live(sent.id, "dequeue_at") - timezone.now()) < timedelta(minutes=1)
-    assert [delivery.id for delivery in dequeue()] == [sent.id]
 
 
 def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane():
@@ -81,18 +71,6 @@ def test_a_message_that_waits_for_a_shared_limit_is_scheduled_when_it_is_put_off
     assert [delivery.id for delivery in dequeue()] == [late]
 
 
-def test_a_message_that_waits_for_a_shared_limit_counts_once_when_it_is_retried_now():
-    running, late = waiting_for_a_limit()
-    reschedule(late)
-    [found] = metrics()
-    assert (found.ready, found.waiting_for_limit) == (1, 0)
-    assert dequeue() == []
-    [found] = metrics()
-    assert (found.ready, found.waiting_for_limit) == (0, 1)
-    complete(running)
-    assert [delivery.id for delivery in dequeue()] == [late]
-
-
 def test_messages_that_cannot_be_moved_have_an_outcome_that_says_why():
     for _ in range(3):
         enqueue("h")
@@ -121,11 +99,3 @@ def test_the_size_of_a_channel_stays_as_it_is():
     reschedule(sent.id)
     complete(dequeue())
     assert enqueue("h").created
-
-
-def test_a_time_must_be_aware_and_finite():
-    sent = enqueue("h")
-    with refused(InvalidMessage, "naive"):
-        reschedule(sent.id, at=datetime(2030, 1, 1))  # noqa: DTZ001
-    with refused(InvalidMessage, "years 2 to 9998"):
-        ask("default", "SELECT * FROM pgqueue_reschedule(ARRAY[%s::bigint], 'infinity')", (sent.id,))

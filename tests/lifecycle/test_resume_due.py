@@ -9,14 +9,12 @@ from django.utils import timezone
 
 from django_pgqueue import (
     channel_pause,
-    channel_resume,
     dequeue,
     enqueue,
     explain_channel,
     limit_pause,
     limit_set,
     queue_pause,
-    queue_resume,
     sweep,
 )
 from django_pgqueue.lifecycle.upkeep import tick
@@ -76,15 +74,6 @@ def test_a_pause_without_an_end_stays():
     assert Channel.objects.get().paused_at
 
 
-def test_a_resume_by_hand_forgets_the_end():
-    channel_pause(channel="default", until=in_an_hour())
-    channel_resume(channel="default")
-    queue_pause(until=in_an_hour())
-    queue_resume()
-    assert Channel.objects.get().paused_until is None
-    assert Queue.objects.get().paused_until is None
-
-
 def test_the_explanation_says_until_when():
     channel_pause(channel="default", until=in_an_hour())
     queue_pause(until=in_an_hour())
@@ -92,14 +81,3 @@ def test_the_explanation_says_until_when():
     for code in ("channel_paused", "queue_paused"):
         assert " until " in reasons[code].sentence
         assert reasons[code].facts["until"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_sweeps_resume_once(connect):
-    channel_pause(channel="default", until=in_an_hour())
-    pass_time(hours=2)
-    other = connect()
-    assert other.execute("SELECT resumed FROM pgqueue_sweep()").fetchone() == (1,)
-    assert sweep().resumed == 0
-    other.rollback()
-    assert sweep().resumed == 1

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from django_pgqueue import NewMessage, dequeue, enqueue, enqueue_many, retry
+from django_pgqueue import dequeue, enqueue, retry
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
@@ -36,13 +36,6 @@ def test_a_delay_that_is_given_wins_over_the_back_off():
     retry([one, two], errors=[OOPS, OOPS], delays=[timedelta(hours=5), None])
     assert live(one.id, "dequeue_at - clock_timestamp() BETWEEN interval '4:59:50' AND interval '5:00:00'")
     assert live(two.id, "dequeue_at - clock_timestamp() < interval '1 second'")
-
-
-def test_a_negative_delay_means_at_once():
-    [delivery] = lease_messages()
-    retry(delivery, errors=[OOPS], delays=[timedelta(-1)])
-    assert live(delivery.id, "dequeue_at >= created_at")
-    assert len(dequeue()) == 1
 
 
 @cases(
@@ -93,33 +86,10 @@ def test_used_up_attempts_end_as_a_dead_letter_that_failed():
     assert (letter.reason, letter.attempts, letter.worker, letter.errors[0]["message"]) == ("failed", 1, "me", "oops")
 
 
-def test_the_reason_of_the_dead_letter_can_be_named():
-    [delivery] = lease_messages(max_attempts=1)
-    retry(delivery, errors=[OOPS], reason="rejected")
-    assert DeadLetter.objects.get().reason == "rejected"
-
-
-def test_a_message_gets_exactly_its_attempts():
-    sent = enqueue("h", max_attempts=4)
-    outcomes = []
-    while deliveries := dequeue():
-        outcomes += retry(deliveries, errors=[OOPS], delays=[timedelta(0)]).values()
-    assert outcomes == ["retried"] * 3 + ["dead_lettered"]
-    assert places(sent.id) == ["dead letters"]
-
-
 def test_raised_max_attempts_give_another_chance_and_lowered_ones_take_it():
     more, fewer = lease_messages(2, max_attempts=2)
     sql("UPDATE pgqueue_message SET max_attempts = CASE WHEN id = %s THEN 3 ELSE 1 END, attempts = 2", more.id)
     assert retry([more, fewer], errors=[OOPS, OOPS]) == {more.id: "retried", fewer.id: "dead_lettered"}
-
-
-def test_some_are_retried_and_some_die_in_one_call():
-    enqueue_many(NewMessage(handler="h", max_attempts=1 + n % 2) for n in range(4))
-    deliveries = dequeue(limit=4)
-    answers = retry(reversed(deliveries), errors=[{"n": delivery.id} for delivery in reversed(deliveries)])
-    assert [answers[delivery.id] for delivery in deliveries] == ["dead_lettered", "retried"] * 2
-    assert live(deliveries[1].id, "errors -> 0 ->> 'n'") == str(deliveries[1].id)
 
 
 @cases(

@@ -118,15 +118,6 @@ def test_each_value_of_a_column_alone(name: str) -> None:
     assert found["refused"] or name == "payload"
 
 
-def test_one_bad_row_of_many_takes_the_statement_back() -> None:
-    with refused(DatabaseError, "max_attempts is less than 1"):
-        sql(
-            "INSERT INTO pgqueue_message (channel_id, handler, max_attempts) "
-            "SELECT c.id, 'h', 2 - n FROM pgqueue_channel AS c, generate_series(0, 2) AS n"
-        )
-    assert not Message.objects.exists()
-
-
 def test_the_orm_and_copy_have_the_rules_too() -> None:
     channel = Channel.objects.get()
     with refused(DatabaseError, "backoff_factor is not between 1 and 1000"):
@@ -143,15 +134,6 @@ def test_the_orm_and_copy_have_the_rules_too() -> None:
 def copy_in(*row: Any) -> None:
     with connection.cursor() as cursor, cursor.copy("COPY pgqueue_message (channel_id, handler) FROM STDIN") as copy:
         copy.write_row(row)
-
-
-@pytest.mark.parametrize("created_at", ["infinity", "-infinity", "4000-01-01 BC", "200000-01-01"])
-def test_the_time_of_its_creation_is_one_that_python_knows(created_at: str) -> None:
-    with refused(DatabaseError, "created_at is outside of the years 2 to 9998"):
-        sql(
-            "INSERT INTO pgqueue_message (channel_id, handler, created_at) SELECT id, 'h', %s FROM pgqueue_channel",
-            created_at,
-        )
 
 
 @pytest.fixture

@@ -40,11 +40,6 @@ def test_a_run_makes_a_message_and_leaves_the_plan_alone():
     assert list(ticks) == [("nightly", True, "created", first.id), ("nightly", True, "created", second.id)]
 
 
-def test_one_that_is_disabled_runs_too():
-    make(enabled=False)
-    assert schedule_run("nightly").created
-
-
 def test_without_overlap_the_live_message_is_the_answer():
     make(overlap=False)
     first = schedule_run("nightly")

@@ -26,11 +26,9 @@ from django_pgqueue import (
     metrics,
     peek,
     pop,
-    prune,
     queue_set,
     redrive,
     retry,
-    sweep,
 )  # fmt: skip
 from django_pgqueue.exceptions import PartitionMissing
 from django_pgqueue.lifecycle.dequeue import next_due
@@ -86,13 +84,6 @@ def test_many_messages_arrive_as_they_were_sent() -> None:
 
 
 @pytest.mark.usefixtures("hostile")
-def test_keys_that_are_not_given_are_no_duplicates() -> None:
-    keys = ["k", None, "k", None, None]
-    outcomes = [each.outcome for each in enqueue_many([NewMessage(handler="h", dedupe_key=key) for key in keys])]
-    assert outcomes == ["created", "created", "duplicate", "created", "created"]
-
-
-@pytest.mark.usefixtures("hostile")
 def test_every_outcome_is_written() -> None:
     for number in range(3):  # the third call runs the prepared statement
         enqueue("single", body=b"\x00\xff\\'", delay=timedelta(0), backoff=POLICY, dedupe_key=str(number))
@@ -141,19 +132,6 @@ def test_every_report_can_be_read() -> None:
     assert explain_message(sent.id)
     assert Channel.objects.get(name="slow").release_interval == timedelta(minutes=90)
     assert Queue.objects.get(name="default").retention == timedelta(days=20, hours=1)
-
-
-@pytest.mark.usefixtures("hostile")
-def test_expired_leases_come_back_and_old_partitions_go(settings: Any) -> None:
-    settings.DJANGO_PGQUEUE = {"ARCHIVE_RETENTION": timedelta(days=3)}
-    old = partition_of(10)
-    sent = enqueue("h", backoff=timedelta(0))
-    dequeue()
-    pass_time(minutes=5)
-    assert sweep().retried == 1
-    assert [delivery.id for delivery in dequeue()] == [sent.id]
-    assert prune().partitions_dropped == 1
-    assert sql("SELECT to_regclass(%s)", old) == [(None,)]
 
 
 # Other programs may have times in another style, which Django does not read.

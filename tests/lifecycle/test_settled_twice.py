@@ -9,10 +9,10 @@ import pytest
 from django_pgqueue import cancel, channel_purge, complete, dead_letter, defer, dequeue, enqueue, pop, retry, sweep
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import LeaseLost
-from django_pgqueue.models import ArchivedMessage, DeadLetter
+from django_pgqueue.models import DeadLetter
 from tests.support.cases import cases
 from tests.support.messages import lease_message, live, places
-from tests.support.moments import expire, pass_time
+from tests.support.moments import expire
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -89,20 +89,6 @@ def test_a_repeated_retry_leaves_one_error_and_one_attempt():
     assert live(delivery.id, "attempts", "jsonb_array_length(errors)") == (1, 1)
 
 
-def test_a_repeated_deferral_gives_the_attempt_back_once():
-    delivery = lease_message()
-    for _ in range(3):
-        again_defer(delivery)
-    assert live(delivery.id, "attempts") == 0
-
-
-def test_those_that_are_new_are_settled_together_with_those_that_are_known():
-    known, new = lease_message(), lease_message()
-    again_complete(known)
-    assert again_complete(known, new) == {known.id: "completed", new.id: "completed"}
-    assert ArchivedMessage.objects.count() == 2
-
-
 def test_a_repeated_deferral_does_not_take_the_next_delivery_back():
     first = lease_message()
     again_defer(first)
@@ -112,29 +98,11 @@ def test_a_repeated_deferral_does_not_take_the_next_delivery_back():
     assert again_complete(first) == {}
 
 
-def test_a_lease_that_the_sweep_took_is_lost_for_ever():
-    delivery = lease_message()
-    expire(delivery)
-    sweep()
-    for settle in SETTLE.values():
-        assert settle(delivery) == {}
-
-
 def test_a_lease_that_the_sweep_buried_is_lost_for_ever():
     delivery = lease_message(max_attempts=1)
     expire(delivery)
     sweep()
     assert DeadLetter.objects.get().reason == "poison"
-    for settle in SETTLE.values():
-        assert settle(delivery) == {}
-
-
-def test_a_lease_that_the_sweep_cancelled_is_lost_for_ever():
-    delivery = lease_message()
-    cancel(delivery.id)
-    expire(delivery)
-    sweep()
-    assert places(delivery.id) == ["archive"]
     for settle in SETTLE.values():
         assert settle(delivery) == {}
 
@@ -164,13 +132,3 @@ def test_a_popped_or_purged_message_was_not_settled_by_a_lease():
     channel_purge(channel="default")
     for settle in SETTLE.values():
         assert settle(popped, delivery) == {}
-
-
-def test_the_next_attempt_is_not_the_first_one():
-    first = lease_message()
-    again_retry(first)
-    pass_time(hours=2)
-    [second] = dequeue()
-    assert again_complete(second) == {second.id: "completed"}
-    assert again_complete(first) == {}
-    assert again_retry(second) == {second.id: "completed"}

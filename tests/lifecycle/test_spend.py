@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_pgqueue import Delivery, complete, dequeue, enqueue, limit_set, spend
+from django_pgqueue import Delivery, channel_set, complete, dequeue, enqueue, limit_set, spend
 from django_pgqueue.exceptions import InvalidMessage, LeaseLost
 from tests.support.cases import cases
 from tests.support.sql import value
@@ -48,11 +48,17 @@ def test_each_correction_is_paid_once() -> None:
     assert not lease_with_cost(20)
 
 
-@pytest.mark.usefixtures("bucket")
-def test_the_same_cost_again_is_no_correction() -> None:
-    [first] = lease_with_cost(10)
-    spend(first, 10)
-    assert value("SELECT count(*) FROM pgqueue_spent") == 0
+def test_a_limit_for_each_channel_charges_the_one_of_the_message() -> None:
+    limit_set("gpt", rate="1/h burst 100", per="channel")
+    for channel in "ab":
+        channel_set(channel=channel)
+        enqueue("h", channel=channel, limits=["gpt"], cost=10)
+    [first, _] = dequeue(limit=5)
+    spend(first, 100)
+    for channel in "ab":
+        enqueue("h", channel=channel, limits=["gpt"], cost=80)
+    [other] = dequeue(limit=5)
+    assert other.channel != first.channel
 
 
 def test_the_cost_in_flight_is_the_new_one_at_once() -> None:
@@ -78,9 +84,3 @@ def test_a_cost_that_is_none_is_refused(cost: int) -> None:
     with pytest.raises(InvalidMessage):
         spend(first, cost)
     assert value("SELECT cost FROM pgqueue_message") == 10
-
-
-@pytest.mark.parametrize("delivery", [None, "7", 7])
-def test_a_delivery_that_is_none_is_refused(delivery: object) -> None:
-    with pytest.raises(InvalidMessage, match="a delivery is expected"):
-        spend(delivery, 1)

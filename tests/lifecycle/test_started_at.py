@@ -8,11 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, transaction
 
 from django_pgqueue import complete, dead_letter, dequeue, queue_set, retry
-from django_pgqueue.exceptions import InvalidMessage
-from django_pgqueue.lifecycle.messages import cancel
 from django_pgqueue.lifecycle.upkeep import measure
 from django_pgqueue.models import Activity, ArchivedMessage, DeadLetter, Message
 from tests.support.messages import lease_messages
@@ -96,60 +93,12 @@ def test_a_failed_attempt_names_its_start_and_so_does_its_dead_letter() -> None:
     assert letter.started_at is None
 
 
-def test_the_last_failure_gives_its_start_to_the_right_dead_letter_and_the_right_archived_message() -> None:
-    deliveries = leased_for_a_minute(4)
-    sql("UPDATE pgqueue_message SET max_attempts = 1 WHERE id <> %s", deliveries[1].id)
-    cancel(deliveries[3].id)
-    retry(reversed(deliveries), errors=[{}] * 4, ran_seconds=[4, 3, 2, 1])
-    first, third = DeadLetter.objects.order_by("id")
-    assert_ran(first, first.dead_at, timedelta(seconds=1))
-    assert_ran(third, third.dead_at, timedelta(seconds=3))
-    cancelled = ArchivedMessage.objects.get()
-    assert_ran(cancelled, cancelled.archived_at, timedelta(seconds=4))
-    assert Message.objects.get().id == deliveries[1].id
-
-
-def test_an_archive_of_outcomes_keeps_the_starts_of_failed_attempts() -> None:
-    queue_set("default", archive="outcome")
-    [delivery] = leased_for_a_minute()
-    retry(delivery, errors=[{"type": "ValueError"}], ran_seconds=[RAN.total_seconds()], delays=[timedelta()])
-    pass_time(minutes=1)
-    complete(dequeue(), ran_seconds=[0.001])
-    kept = ArchivedMessage.objects.get()
-    assert kept.started_at is not None
-    assert kept.errors[0]["started_at"] is not None
-
-
 def test_the_figures_of_unarchived_messages_count_the_time_in_handlers() -> None:
     queue_set("default", archive="none")
     complete(leased_for_a_minute(), ran_seconds=[RAN.total_seconds()])
     [(wait, run)] = sql("SELECT waits[1], runs[1] FROM pgqueue_unarchived")
     assert run == pytest.approx(RAN.total_seconds(), abs=0.001)
     assert wait == pytest.approx(3600 - RAN.total_seconds(), abs=5)
-
-
-@pytest.mark.parametrize("verb", [complete, dead_letter, retry])
-def test_as_many_times_as_messages_are_expected(verb: Any) -> None:
-    deliveries = lease_messages(2)
-    more: dict[str, Any] = {complete: {}, dead_letter: {"reason": "no"}, retry: {"errors": [{}, {}]}}[verb]
-    with pytest.raises(InvalidMessage, match="one number of seconds for each message"):
-        verb(deliveries, ran_seconds=[1.0], **more)
-    ids, tokens = [each.id for each in deliveries], [each.token for each in deliveries]
-    arrays = {complete: "", dead_letter: ", '{a,b}'", retry: ", ARRAY['{}', '{}']::jsonb[]"}[verb]
-    with pytest.raises(DatabaseError, match="p_ran_seconds"):
-        sql(f"SELECT pgqueue_{verb.__name__}(%s, %s::uuid[]{arrays}, p_ran_seconds => '{{1}}')", ids, tokens)
-
-
-@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e300"])
-def test_a_time_that_is_no_time_is_an_error_and_changes_nothing(seconds: str) -> None:
-    [delivery] = lease_messages(1)
-    with (
-        transaction.atomic(),
-        pytest.raises(InvalidMessage, match=r"a value cannot be stored: (interval|timestamp)"),
-        transaction.atomic(),
-    ):
-        complete(delivery, ran_seconds=[float(seconds)])
-    assert complete(delivery) == {delivery.id}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -8,15 +8,13 @@ import pytest
 from django_pgqueue import (
     channel_pause,
     channel_set,
-    dead_letter,
     dequeue,
     enqueue,
-    retry,
     sweep,
 )
 from django_pgqueue.lifecycle.upkeep import SweepCounts
-from django_pgqueue.models import DeadLetter, Message
-from tests.support.messages import lease_messages, live, places
+from django_pgqueue.models import Message
+from tests.support.messages import lease_messages, live
 from tests.support.moments import expire, pass_time
 from tests.support.sql import sql
 
@@ -36,24 +34,6 @@ def test_an_expired_lease_goes_through_the_retry_policy():
     assert (again.id, again.attempt) == (delivery.id, 2)
 
 
-def test_a_lease_expires_by_itself_after_its_time():
-    [delivery] = leased()
-    pass_time(seconds=14)
-    assert sweep().retried == 0
-    pass_time(seconds=1)
-    assert sweep().retried == 1
-    assert places(delivery.id) == ["live"]
-
-
-def test_failures_and_crashes_count_together():
-    enqueue("h", max_attempts=2)
-    retry(dequeue(), errors=[{"type": "ValueError"}], delays=[timedelta(0)])
-    [delivery] = dequeue()
-    expire(delivery)
-    assert sweep().poisoned == 1
-    assert [error["type"] for error in DeadLetter.objects.get().errors] == ["ValueError", "LeaseExpired"]
-
-
 def test_it_sweeps_a_part_at_a_time():
     deliveries = leased(5)
     expire(*deliveries)
@@ -67,13 +47,6 @@ def test_it_promotes_what_is_due():
     assert sweep().promoted == 1
     assert live(sent.id, "status") == Message.Status.READY
     assert len(dequeue()) == 1
-
-
-def test_a_message_with_a_long_back_off_and_many_attempts_does_not_stop_the_sweep():
-    stubborn, other = leased(2, backoff=timedelta(days=2), max_attempts=1000)
-    sql("UPDATE pgqueue_message SET attempts = 100 WHERE id = %s", stubborn.id)
-    expire(stubborn, other)
-    assert sweep().retried == 2
 
 
 @pytest.mark.django_db(transaction=True)
@@ -101,21 +74,6 @@ def test_the_server_log_says_that_leases_expired(server_log: list[str]):
     assert all(str(delivery.id) in warning for delivery in deliveries)
 
 
-def test_poison_is_said_as_an_expired_lease_and_as_a_dead_letter(server_log: list[str]):
-    expire(*leased(max_attempts=1))
-    sweep()
-    assert len(server_log) == 2
-    assert any('reason "poison"' in warning for warning in server_log)
-    assert any("1 dead-lettered as poison" in warning for warning in server_log)
-
-
-def test_a_quiet_sweep_says_nothing(server_log: list[str]):
-    leased()
-    enqueue("h")
-    sweep()
-    assert server_log == []
-
-
 def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
     for delivery in leased(2):
         expire(delivery)
@@ -124,14 +82,6 @@ def test_warnings_are_held_back_for_ten_seconds(server_log: list[str]):
     sql("SELECT setval('pgqueue_warned_lease_expired', last_value - 10) FROM pgqueue_warned_lease_expired")
     enqueue("h")
     expire(*dequeue())
-    sweep()
-    assert len(server_log) == 2
-
-
-def test_one_kind_of_warning_does_not_hold_back_another(server_log: list[str]):
-    one, two = leased(2)
-    dead_letter(one, reason="refused")
-    expire(two)
     sweep()
     assert len(server_log) == 2
 
@@ -151,27 +101,6 @@ def test_a_message_that_is_not_picked_up_is_in_the_server_log(server_log: list[s
     [warning] = server_log
     assert 'queue "emails" is not picked up' in warning
     assert f"message {sent.id} " in warning
-
-
-def test_it_is_said_also_when_the_floor_of_the_lane_is_behind(server_log: list[str]):
-    sent = [enqueue("h") for _ in range(4)]
-    # In three calls: the first looks for what is left, the others go by that.
-    for _ in range(3):
-        dequeue()
-    assert sql("SELECT floor_id < %s FROM pgqueue_lane", sent[-1].id) == [(True,)]
-    pass_time(minutes=2)
-    assert sweep().not_picked_up == 1
-    [warning] = [line for line in server_log if "not picked up" in line]
-    assert f"message {sent[-1].id} " in warning
-
-
-def test_every_queue_that_is_not_served_is_counted_and_named(server_log: list[str]):
-    for queue in ("default", "emails", "reports"):
-        channel_set(channel="default", queue=queue)
-        enqueue("h", queue=queue)
-    pass_time(minutes=2)
-    assert sweep().not_picked_up == 3
-    assert [warning.split('"')[1] for warning in server_log] == ["default", "emails", "reports"]
 
 
 def test_each_queue_is_complained_about_once_in_ten_seconds(server_log: list[str]):

@@ -33,15 +33,6 @@ def test_it_promotes_a_part_at_a_time_the_longest_due_first():
     assert tick(1) == 1
 
 
-def test_a_promoted_message_takes_its_place_by_priority():
-    enqueue("h", "urgent", priority=1, delay=timedelta(hours=1))
-    enqueue_many(NewMessage(handler="h", payload=n) for n in range(3))
-    dequeue()
-    pass_time(hours=1)
-    tick()
-    assert [delivery.payload for _ in range(3) for delivery in dequeue()] == ["urgent", 1, 2]
-
-
 @pytest.mark.django_db(transaction=True)
 def test_no_message_is_lost_when_ticks_run_between_all_steps():
     for name in "abc":

@@ -6,7 +6,6 @@ import pytest
 from django.db import connection
 
 from django_pgqueue import (
-    cancel,
     channel_purge,
     channel_set,
     complete,
@@ -18,7 +17,6 @@ from django_pgqueue import (
 )
 from django_pgqueue.models import Activity
 from tests.lifecycle.test_archive import send
-from tests.support.refusals import refused
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db
@@ -78,13 +76,6 @@ def test_explain_names_the_queue_or_channel_that_archives_nothing() -> None:
     [reason] = explain_message(sent)
     assert 'as is set for queue "default", channel "acme" of queue "default"' in reason.sentence
     assert reason.sentence.endswith(" and others).")
-
-
-def test_cancel_says_that_it_may_not_have_been_archived() -> None:
-    sent = send()
-    complete(dequeue(), archive="none")
-    with refused(Exception, "archive = none"):
-        cancel(sent)
 
 
 @pytest.mark.django_db(transaction=True)

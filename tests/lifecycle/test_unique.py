@@ -61,11 +61,6 @@ def test_or_gets_the_new_payload(until: Any) -> None:
     assert (message.payload, message.headers, bytes(message.body)) == (2, {"a": 2}, b"2")
 
 
-def test_each_channel_has_its_own_keys() -> None:
-    channel_set(channel="acme")
-    assert ask(Unique("k"))[0] == ask(Unique("k"), channel="acme")[0] == "created"
-
-
 def test_until_settled_a_started_one_is_kept_also_through_its_retries() -> None:
     unique = Unique("k", on_conflict="replace")
     _, first = ask(unique, 1)
@@ -96,13 +91,6 @@ def test_a_window_goes_on_after_the_end_of_its_message() -> None:
     sql("UPDATE pgqueue_unique_key SET expires_at = clock_timestamp()")
     outcome, second = ask(unique, 3)
     assert (outcome, ask(unique, 4)) == ("created", ("duplicate", second))
-
-
-def test_a_window_that_is_over_frees_the_key_of_a_message_that_still_waits() -> None:
-    unique = Unique("k", until=HOUR)
-    ask(unique, 1)
-    sql("UPDATE pgqueue_unique_key SET expires_at = clock_timestamp()")
-    assert ask(unique, 2)[0] == "created"
 
 
 def test_a_cancelled_message_frees_its_key() -> None:

@@ -19,7 +19,6 @@ from django_pgqueue import (
 from django_pgqueue.lifecycle.dequeue import next_due, wait
 from django_pgqueue.lifecycle.upkeep import tick
 from tests.support.moments import pass_time
-from tests.support.refusals import rolled_back
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,42 +57,11 @@ def test_no_worker_sleeps_and_none_is_woken(heard):
     assert heard() == []
 
 
-def test_sleepers_of_other_queues_are_not_woken(heard):
-    channel_set(channel="default", queue="emails")
-    wait("me", ["emails"], MINUTE)
-    enqueue("h")
-    assert heard() == []
-
-
 def test_a_worker_that_woke_up_is_not_woken(heard):
     wait("me", ["default"], MINUTE)
     wait("me", ["default"], timedelta(0))
     enqueue("h")
     assert heard() == []
-
-
-def test_a_worker_that_woke_up_leaves_the_others_asleep(heard):
-    wait("me", ["default"], MINUTE)
-    wait("you", ["default"], MINUTE)
-    wait("me", ["default"], timedelta(0))
-    enqueue("h")
-    assert heard() == ["default"]
-
-
-def test_a_sleep_that_is_over_is_not_ended(heard):
-    wait("me", ["default"], MINUTE)
-    pass_time(minutes=1)
-    enqueue("h")
-    enqueue_many(NewMessage(handler="h") for _ in range(3))
-    channel_pause(channel="default")
-    channel_resume(channel="default")
-    assert heard() == []
-
-
-def test_falling_asleep_again_is_one_sleep():
-    for _ in range(3):
-        wait("me", ["default", "emails"], MINUTE)
-    assert sorted(sql("SELECT worker, queue FROM pgqueue_waiter")) == [("me", "default"), ("me", "emails")]
 
 
 def test_one_transaction_wakes_once_and_when_it_commits(heard):
@@ -112,13 +80,6 @@ def test_one_call_for_many_channels_wakes_each_queue_once(heard):
     wait("me", queues, MINUTE)
     enqueue_many(NewMessage(handler="h", queue=queue, channel=name) for name in "ab" for queue in queues)
     assert sorted(heard()) == ["default", "emails"]
-
-
-def test_a_rollback_wakes_no_waiter(heard):
-    wait("me", ["default"], MINUTE)
-    with rolled_back():
-        enqueue("h")
-    assert heard() == []
 
 
 def test_a_message_for_later_wakes_no_worker_until_it_is_due(heard):

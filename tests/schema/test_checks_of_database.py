@@ -35,13 +35,6 @@ def test_a_missing_function() -> None:
 
 
 @pytest.mark.django_db
-def test_a_function_outside_of_the_search_path() -> None:
-    sql("CREATE SCHEMA elsewhere")
-    sql("ALTER FUNCTION pgqueue_peek SET SCHEMA elsewhere")
-    assert list(of_database()) == ["pgqueue.E011"]
-
-
-@pytest.mark.django_db
 def test_a_changed_function() -> None:
     source = files.read_file("functions", "pgqueue_channel_pause", 1).replace(
         "CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"
@@ -80,12 +73,6 @@ def test_a_function_with_other_rights_than_it_shall_have(change: str) -> None:
     sql(change.format("pgqueue_complete"))
     repair(of_database(), "pgqueue.E018")
     assert of_database() == {}
-
-
-@pytest.mark.django_db
-def test_an_internal_function_that_every_role_may_run_with_the_rights_of_its_owner() -> None:
-    sql("ALTER FUNCTION pgqueue_archive SECURITY DEFINER")
-    assert list(of_database()) == ["pgqueue.E018"]
 
 
 @pytest.mark.django_db
@@ -175,15 +162,6 @@ def test_a_disabled_trigger(how: str) -> None:
     assert of_database() == {}
 
 
-@pytest.mark.django_db
-def test_a_trigger_that_was_made_by_hand() -> None:
-    name = trigger_of("Message")
-    definition = value("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = %s", name)
-    sql(f"DROP TRIGGER {name} ON pgqueue_message")
-    sql(definition.replace("pgqueue_message_arrived()", "pgqueue_message_arrived('x')"))
-    assert list(of_database()) == ["pgqueue.E015"]
-
-
 @pytest.mark.parametrize(("days", "problem"), [(0, "pgqueue.W014"), (1, "pgqueue.W015")])
 @pytest.mark.django_db
 def test_a_missing_partition(days: int, problem: str) -> None:
@@ -202,16 +180,6 @@ def test_a_missing_partition(days: int, problem: str) -> None:
 
 
 @pytest.mark.django_db
-def test_a_default_partition_takes_every_day() -> None:
-    name = value(
-        "SELECT 'pgqueue_archived_message_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date, 'YYYYMMDD')"
-    )
-    sql(f"DROP TABLE {name}")
-    sql("CREATE TABLE pgqueue_rest PARTITION OF pgqueue_archived_message DEFAULT")
-    assert of_database() == {}
-
-
-@pytest.mark.django_db
 def test_live_messages_that_an_operator_chose_to_lose_in_a_crash() -> None:
     for table in LIVE:
         sql(f"ALTER TABLE {table} SET UNLOGGED")
@@ -226,22 +194,6 @@ def test_a_table_that_must_stay_logged_is_reported_when_it_is_unlogged(table: st
     found = of_database()
     assert list(found) == ["pgqueue.W019"]
     assert f"must not be: {table}. " in found["pgqueue.W019"].msg
-
-
-@pytest.mark.django_db
-def test_ids_that_a_crash_would_give_twice() -> None:
-    sql("ALTER TABLE pgqueue_message SET UNLOGGED")
-    found = of_database()
-    assert list(found) == ["pgqueue.W016", "pgqueue.W019"]
-    assert "must not be: pgqueue_message_id_seq. " in found["pgqueue.W019"].msg
-    assert "ALTER SEQUENCE pgqueue_message_id_seq SET LOGGED" in found["pgqueue.W019"].hint
-
-
-@pytest.mark.django_db
-def test_stages_of_bulk_enqueues_are_as_they_shall_be() -> None:
-    """They are unlogged and without autovacuum, and gone a moment later."""
-    sql("SELECT pgqueue_ingest_open('job')")
-    assert of_database() == {}
 
 
 @pytest.mark.django_db

@@ -75,9 +75,3 @@ def test_the_pipeline_without_the_queue_names_what_is_missing() -> None:
         override_settings(INSTALLED_APPS=without),
     ):
         pass
-
-
-def test_settings_of_the_pipeline_that_are_off_need_no_app() -> None:
-    without = [name for name in settings.INSTALLED_APPS if name != "django_pgqueue.pipeline"]
-    with override_settings(INSTALLED_APPS=without, DJANGO_PGQUEUE={"LAKE": None, "KEEP_UNTIL_EXPORTED": False}):
-        assert ours() == {}

@@ -32,13 +32,7 @@ def test_the_migrations_install_every_newest_file(app: str) -> None:
     assert installed(app) == files.latest_functions([app])
 
 
-@pytest.mark.parametrize("kind", ["functions", "tables"])
-def test_a_file_is_known_by_its_name_alone(kind: str) -> None:
-    names = [path.name for path in files.file_paths(kind)]
-    assert len(names) == len(set(names))
-
-
-GUARDED = re.compile(r"IF (?:\w+ AND )?to_regproc\('(\w+)'\) IS NOT NULL THEN\s+\w+ := \1\(")
+GUARDED = re.compile(r"(?:IF|AND) to_regproc\('(\w+)'\) IS NOT NULL THEN\s+(?:PERFORM|\w+ :=) \1\(")
 
 
 def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
@@ -68,9 +62,8 @@ def test_the_queue_asks_for_batches_only_where_they_are_installed() -> None:
     asked = set()
     for path in files.file_paths("functions", [files.QUEUE]):
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
-        guarded = set(re.findall(r"to_regproc\('(\w+)'\) IS NOT NULL THEN \w+ := \1\(", code))
-        told = r"flows? IS NOT NULL THEN PERFORM pgqueue_flow_settled\("
-        code = re.sub(told, "", re.sub(r"to_regproc\('(\w+)'\) IS NOT NULL THEN \w+ := \1\(", "", code))
+        guarded = set(GUARDED.findall(code))
+        code = re.sub(r"flows? IS NOT NULL THEN PERFORM pgqueue_flow_settled\(", "", GUARDED.sub("", code))
         assert not set(re.findall(r"\bpgqueue_\w+", code)) & of_flow, path.name
         asked |= guarded & of_flow
     assert asked == {
@@ -165,60 +158,12 @@ def test_a_look_at_what_churns_does_not_read_all_that_matches() -> None:
         assert "\nSET enable_bitmapscan = off\n" in text, name
 
 
-INLINED = {
-    "pgqueue_alert_breaker": "SELECT a.* FROM pgqueue_message AS m, pgqueue_alert_breaker(m.handler, 1) AS a",
-    "pgqueue_allowance": "SELECT a.* FROM pgqueue_allowance(1, '-infinity', 1, '-infinity', 0, NULL, 1, '{}') AS a",
-    "pgqueue_clamp_time": "SELECT pgqueue_clamp_time(m.dequeue_at) FROM pgqueue_message AS m",
-    "pgqueue_first_of_key": "SELECT f.* FROM pgqueue_first_of_key(1, 'invoice-7') AS f",
-    "pgqueue_is_guarded": "SELECT pgqueue_is_guarded(q) FROM pgqueue_queue AS q",
-    "pgqueue_is_limited": "SELECT pgqueue_is_limited(c) FROM pgqueue_channel AS c",
-    "pgqueue_is_valid_time": "SELECT pgqueue_is_valid_time(m.dequeue_at) FROM pgqueue_message AS m",
-    "pgqueue_may_take": "SELECT pgqueue_may_take(m.handler, 1, '1 s') FROM pgqueue_message AS m",
-    "pgqueue_must_ask": "SELECT a.id FROM pgqueue_must_ask('{1}') AS a",
-    "pgqueue_started_at": "SELECT pgqueue_started_at(m.created_at, m.leased_at, 1) FROM pgqueue_message AS m",
-    "pgqueue_late_arrivals": "SELECT n.xid FROM pgqueue_late_arrivals('default', '{1}') AS n",
-    "pgqueue_limit_room": "SELECT r.* FROM pgqueue_limit AS l, pgqueue_limit_room(l, '-infinity') AS r",
-    "pgqueue_line": "SELECT n.* FROM pgqueue_line('default', '-infinity') AS n",
-    "pgqueue_live_leases": "SELECT l.* FROM pgqueue_live_leases('{1}') AS l",
-    "pgqueue_round": "SELECT r.round FROM pgqueue_round('default', 1, false, 1, 0, 1) AS r",
-    "pgqueue_starts": "SELECT s.* FROM pgqueue_starts('default', 1, 1, 8) AS s",
-    "pgqueue_validate": "SELECT pgqueue_validate(m.handler, m.payload, m.body, m.headers, m.priority, m.dequeue_at, "
-    "NULL, m.max_attempts, m.backoff, m.backoff_factor, m.backoff_longest, m.dedupe_key) FROM pgqueue_message AS m",
-}
-
-
-def test_it_is_known_what_becomes_a_part_of_the_statement() -> None:
-    says = {
-        path.stem.rpartition("_v")[0]
-        for path in FILES
-        if "part of the statement" in header_in_one_line(path.read_text("utf-8"))
-    }
-    assert says == set(INLINED)
-
-
-@pytest.mark.django_db
-def test_an_inlined_function_becomes_a_part_of_the_statement() -> None:
-    """A call for each row would cost more, and its own plan might not be the one that fits."""
-    with connection.cursor() as cursor:
-        for name, statement in INLINED.items():
-            cursor.execute("EXPLAIN (VERBOSE) " + statement)
-            assert name not in "\n".join(line for (line,) in cursor.fetchall())
-
-
 def test_the_clock_is_never_the_transactions_start() -> None:
     """now() is minutes old in a long transaction. Partitions are named by day, there it is fine."""
     for path in FILES:
         if path.stem.split("_v")[0] not in {"pgqueue_make_partitions", "pgqueue_prune"}:
             code = uncommented(path.read_text(encoding="utf-8"))
             assert not re.search(r"\bnow\(\)|current_timestamp|transaction_timestamp", code, re.IGNORECASE), path.name
-
-
-def test_no_function_reaches_for_the_objects_of_others() -> None:
-    """A plain name is found through the caller's search_path; what is not pgqueue_* must be PostgreSQL's own."""
-    for path in FILES:
-        code = uncommented(path.read_text(encoding="utf-8"))
-        for table in re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE|USING) (pgqueue\w+|\w+)\b", code):
-            assert not re.match(r"(auth|django|public)", table), (path.name, table)
 
 
 OIDS = "SELECT oid, prosrc, proacl FROM pg_proc WHERE proname = %s"

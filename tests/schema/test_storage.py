@@ -6,34 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.cases import cases
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
-
-OPTIONS = {
-    "pgqueue_message": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_lane": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_gate": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_gate_side": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_arrival": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_floor": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_channel_size": {"fillfactor"},
-    "pgqueue_departure": {"autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_waiter": {"fillfactor", "autovacuum_vacuum_scale_factor", "autovacuum_vacuum_threshold"},
-    "pgqueue_worker": {"fillfactor"},
-}
-
-
-@cases("table", OPTIONS)
-def test_a_hot_table_has_its_storage_settings(table: str) -> None:
-    options = sql("SELECT unnest(reloptions) FROM pg_class WHERE relname = %s", table)
-    values = dict(option.split("=") for (option,) in options)
-
-    assert set(values) >= OPTIONS[table]
-    # By number of dead rows: a share of a table that was large once would be never reached.
-    assert float(values.get("autovacuum_vacuum_scale_factor", 0)) == 0
-    assert int(values.get("autovacuum_vacuum_threshold", 0)) <= 5000
 
 
 @pytest.mark.parametrize("table", ["pgqueue_message", "pgqueue_lane", "pgqueue_arrival", "pgqueue_archived_message"])
@@ -79,20 +54,6 @@ def test_the_message_table_has_the_indexes_of_the_hot_paths_and_no_other() -> No
 @pytest.mark.parametrize("table", ["pgqueue_lane", "pgqueue_arrival", "pgqueue_message"])
 def test_no_foreign_key_writes_to_the_channels_row(table: str) -> None:
     assert sql("SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = %s::regclass", table) == []
-
-
-def test_the_triggers_are_statement_triggers() -> None:
-    """But for that of schedules, which are few and hardly ever edited."""
-    found = sql(
-        "SELECT tgrelid::regclass::text, (tgtype & 1) = 0, tgenabled::text FROM pg_trigger"
-        " WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE 'pgqueue%%'"
-    )
-
-    assert {(table, statement, enabled) for table, statement, enabled in found} >= {
-        ("pgqueue_message", True, "O"),
-        ("pgqueue_channel", True, "O"),
-    }
-    assert {table for table, statement, _ in found if not statement} == {"pgqueue_schedule"}
 
 
 def test_names_of_queues_and_channels_compare_as_bytes() -> None:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_pgqueue import channel_set, complete, dequeue, enqueue, peek, pop
+from django_pgqueue import channel_set, complete, dequeue, enqueue, peek
 from django_pgqueue.codecs import is_sealed_body
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
@@ -149,20 +149,6 @@ def test_a_message_that_python_cannot_read_is_a_dead_letter_and_the_others_are_d
     assert sorted(delivery.id for delivery in dequeue(limit=3)) == [first, last]
     [letter] = DeadLetter.objects.defer("payload", "headers", "dequeue_at")
     assert (letter.id, letter.reason, letter.details["type"]) == (bad, "unreadable", "Unreadable")
-
-
-def test_unreadable_messages_do_not_keep_a_caller_waiting_for_readable_ones() -> None:
-    for _ in range(5):
-        sneak_in(payload="1" * 5_000)
-    last = enqueue("h").id
-    assert [delivery.id for delivery in dequeue(limit=2)] == [last]
-
-
-def test_a_message_that_python_cannot_read_is_left_out_of_a_pop(caplog: pytest.LogCaptureFixture) -> None:
-    bad, good = sneak_in(payload="1" * 5_000), enqueue("h").id
-    assert [delivery.id for delivery in pop(limit=2)] == [good]
-    assert f"message #{bad} on default/default cannot be read: ValueError" in caplog.text
-    assert ArchivedMessage.objects.filter(pk=bad, outcome="popped").exists()
 
 
 @pytest.mark.parametrize("columns", [{"payload": TOO_DEEP}, {"headers": "1" * 5_000}], ids=["deep", "digits"])

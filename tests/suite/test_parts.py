@@ -56,13 +56,6 @@ def test_a_slow_test_is_not_in_the_main_part():
     assert {part_of(name, slow=True) for name, slow in functions().items() if slow} <= {*PARTS}
 
 
-def test_the_longest_name_decides():
-    whole, one = PARTS["chaos"].tests[0], "verification/chaos/test_runs.py::test_a_storm_of_clients_breaks_no_invariant"
-    assert part_of(f"{whole}[7]") == "chaos"
-    assert part_of(one, slow=True) == "slow"
-    assert part_of(f"{whole}_at_all") == MAIN
-
-
 def test_a_change_calls_the_parts_that_guard_it():
     assert [part.name for part in parts_for(["django_pgqueue/admin/queue.py"])] == ["browser"]
     assert {part.name for part in parts_for(["README.md", "django_pgqueue/worker/worker.py"])} == {"guides", "faults"}
@@ -109,14 +102,6 @@ def test_the_summary_of_pytest_is_kept(tmp_path: Path):
     assert re.fullmatch(r"=+ 3 passed in [\d.]+s =+", result.summaries[0])
 
 
-def test_a_failure_is_a_failure(tmp_path: Path):
-    assert outcome(tmp_path, two="assert 0").verdict == runner.FAILED
-
-
-def test_a_command_that_fails_is_a_failure_although_the_next_one_passes():
-    assert runner.run("some", (("no_such_module",), ("this",))).verdict == runner.FAILED
-
-
 def test_a_part_that_does_not_end_is_cut_off_which_is_a_failure(monkeypatch: pytest.MonkeyPatch):
     endless = "import time; time.sleep(3600)"
     status, interrupted, _ = runner.follow([sys.executable, "-c", endless], limit=2)
@@ -125,28 +110,3 @@ def test_a_part_that_does_not_end_is_cut_off_which_is_a_failure(monkeypatch: pyt
     monkeypatch.setattr(runner, "run", lambda name, lines: runner.Result(name, runner.CUT))
     monkeypatch.setattr(sys, "argv", ["suite", "test"])
     assert runner.main() == 1
-
-
-def test_the_last_lines_are_the_summaries_of_all_that_fits(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr(runner, "run", lambda name, lines, **limit: runner.Result(name, summaries=[f"= {name} ="]))
-    monkeypatch.setattr(runner, "BOX", PARTS["browser"].seconds)
-    changed = ["django_pgqueue/admin/queue.py", "django_pgqueue/worker/worker.py"]
-    monkeypatch.setattr(runner, "changed_files", lambda since: changed)
-    monkeypatch.setenv(SINCE, "")
-    monkeypatch.setattr(sys, "argv", ["suite", "changed", "test", "--since", "1234567890"])
-    assert runner.main() == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Changed since 12345678: browser"
-    assert lines[1].endswith(": faults")
-    assert lines[-2:] == ["= browser =", "= test ="]
-
-
-def test_the_rest_is_every_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(runner, "run", lambda name, lines: runner.Result(name, summaries=["= all ="]))
-    monkeypatch.setattr(sys, "argv", ["suite", "rest"])
-    assert runner.main() == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-3][:-1] for line in lines if line.startswith("  passed")] == [*PARTS]
-    assert lines[-len(PARTS) :] == ["= all ="] * len(PARTS)

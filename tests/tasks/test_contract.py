@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import Message
-from django_pgqueue.tasks import Call, PgQueueBackend, enqueue_many
+from django_pgqueue.tasks import Call, enqueue_many
 from django_pgqueue.tasks.compat import (
     TaskResultDoesNotExist,
     TaskResultMismatch,
@@ -26,18 +26,6 @@ from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
 Drain = Callable[..., dict[str, int]]
-
-
-def test_the_setting_names_it() -> None:
-    backend = task_backends["default"]
-    assert isinstance(backend, PgQueueBackend)
-    assert backend.alias == "default"
-    assert backend.queues == {"default", "mail"}
-
-
-@cases("flag", ["defer", "async_task", "get_result", "priority"])
-def test_it_supports_everything_that_a_backend_may(flag: str) -> None:
-    assert getattr(task_backends["default"], f"supports_{flag}") is True
 
 
 def test_an_enqueued_task_is_ready_and_has_not_started() -> None:
@@ -91,14 +79,6 @@ def test_a_task_that_raises_has_failed_and_has_the_error(function: Any, drain: D
         result.return_value  # noqa: B018
 
 
-def test_none_is_a_return_value(drain: Drain) -> None:
-    result = defined.nothing.enqueue()
-    drain()
-    result.refresh()
-    assert result.return_value is None
-    assert result.status == TaskResultStatus.SUCCESSFUL
-
-
 def test_arguments_are_json(drain: Drain) -> None:
     given = [1.5, "é \U0001f600", None, True, {"nested": [{"a": [1]}]}]
     result = defined.nothing.enqueue(*given, empty={}, listed=(1, 2), raw=b"text")
@@ -106,20 +86,6 @@ def test_arguments_are_json(drain: Drain) -> None:
     assert result.kwargs == {"empty": {}, "listed": [1, 2], "raw": "text"}
     drain()
     assert defined.heard == [(tuple(given), {"empty": {}, "listed": [1, 2], "raw": "text"})]
-
-
-@cases("value", [object(), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), b"\xff"])
-def test_arguments_that_are_not_json_are_refused_at_once(value: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        defined.nothing.enqueue(value)
-
-
-def test_later_changes_of_an_argument_do_not_matter(drain: Drain) -> None:
-    given = {"items": [1]}
-    defined.nothing.enqueue(given)
-    given["items"].append(2)
-    drain()
-    assert defined.heard == [(({"items": [1]},), {})]
 
 
 @pytest.mark.parametrize(
@@ -146,13 +112,6 @@ def test_a_fetched_result_equals_the_enqueued_one(function: Any, using: dict[str
         fetched = task_backends[result.backend].get_result(result.id)
         assert fetched == result
         assert fetched.task == result.task
-
-
-def test_the_task_of_a_result_is_the_one_that_was_enqueued() -> None:
-    channel_set(channel="bolt")
-    for given in (defined.add, defined.add.using(channel="bolt", max_attempts=3, priority=2)):
-        assert given.enqueue(1).task == given
-    assert defined.add.using(channel="bolt") != defined.add
 
 
 def test_the_arguments_decide_as_they_were_even_if_the_payload_was_edited() -> None:
@@ -208,13 +167,6 @@ def test_a_task_for_later_waits(drain: Drain) -> None:
     assert task_backends["default"].get_result(result.id).task.run_after == when
 
 
-def test_a_task_for_a_time_that_is_over_runs(drain: Drain) -> None:
-    result = defined.nothing.using(run_after=timezone.now() - timedelta(hours=1)).enqueue()
-    assert drain() == {"completed": 1}
-    result.refresh()
-    assert result.is_finished
-
-
 def test_a_queue_is_served_by_its_workers(drain: Drain) -> None:
     from django_pgqueue import channel_set
 
@@ -240,13 +192,6 @@ def test_the_result_of_another_task_is_a_mismatch() -> None:
     assert defined.add.get_result(result.id).id == result.id
     with pytest.raises(TaskResultMismatch):
         defined.nothing.get_result(result.id)
-
-
-def test_a_task_sees_its_own_result_while_it_runs(drain: Drain) -> None:
-    result = defined.look.enqueue()
-    drain()
-    result.refresh()
-    assert result.return_value == TaskResultStatus.RUNNING
 
 
 def test_a_task_of_one_backend_is_enqueued_with_another() -> None:

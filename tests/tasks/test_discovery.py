@@ -104,25 +104,11 @@ def test_a_broken_alias_breaks_only_itself(params: Any, problem: str, caplog: py
     assert "Correct or remove it" in logged[0]
 
 
-@pytest.mark.django_db
-def test_a_backend_of_others_is_not_made_for_a_task_of_ours(caplog: pytest.LogCaptureFixture) -> None:
-    with override_settings(TASKS={**TASKS, "theirs": {"BACKEND": "tests.tasks.dummy.DummyBackend", "QUEUES": 5}}):
-        assert defined.add.enqueue(1).status == "READY"
-    assert not caplog.records
-
-
 def test_a_path_in_a_message_imports_nothing() -> None:
     before = set(sys.modules)
     for path in ("tests.tasks.trap.spring", "tests.tasks.trap", "os.system", "tests.tasks.defined.plain"):
         assert registry.find_task(path) is None
     assert "tests.tasks.trap" not in set(sys.modules) - before
-
-
-def test_a_handler_and_a_task_cannot_have_one_name() -> None:
-    registry.forget_task("tests.tasks.defined.add")
-    handlers.handler("tests.tasks.defined.add")(lambda delivery: None)
-    with pytest.raises(ValueError, match="Two handlers"):
-        register(defined.add)
 
 
 def test_a_task_may_have_a_schedule() -> None:
@@ -143,11 +129,6 @@ def test_migrate_makes_the_channel_of_each_queue() -> None:
     assert found == {("default", "default"), ("mail", "default")}
 
 
-def test_good_settings_have_no_messages() -> None:
-    assert list(task_backends["default"].check()) == []
-    assert list(task_backends["other"].check()) == []
-
-
 @cases(
     ("params", "found"),
     [
@@ -164,10 +145,6 @@ def test_settings_that_make_no_sense_are_reported(params: dict[str, Any], found:
     assert checked(**params) == [found]
 
 
-def test_enqueue_on_commit_switched_off_is_what_it_is() -> None:
-    assert checked(ENQUEUE_ON_COMMIT=False) == []
-
-
 def test_manage_check_asks_the_backend() -> None:
     settings = {"default": {"BACKEND": BACKEND, "OPTIONS": {"QUEUE": "x"}}}
     with override_settings(TASKS=settings), pytest.raises(SystemCheckError, match=r"pgqueue\.E020"):
@@ -181,21 +158,6 @@ def test_without_the_app_the_check_and_the_enqueue_say_so() -> None:
         assert checked() == ["pgqueue.E019"]
         with pytest.raises(ImproperlyConfigured, match="INSTALLED_APPS"):
             defined.add.enqueue(1)
-
-
-@cases(
-    ("given", "kept"),
-    [
-        (TASKS, True),
-        ({}, False),
-        ({"default": {"BACKEND": "tests.tasks.dummy.DummyBackend"}}, False),
-        ({"default": {"BACKEND": "a.module.that.nobody.has"}}, False),
-        ({"default": {}}, False),
-    ],
-)
-def test_the_app_looks_for_tasks_only_where_a_backend_of_ours_is_configured(given: dict[str, Any], kept: bool) -> None:
-    with override_settings(TASKS=given):
-        assert keeps_tasks() is kept
 
 
 def test_tasks_can_be_defined_before_the_apps_are_ready(environment: dict[str, str]) -> None:

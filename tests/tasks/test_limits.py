@@ -8,9 +8,7 @@ import pytest
 
 from django_pgqueue import handlers, limit_set
 from django_pgqueue.models import Message
-from django_pgqueue.tasks import options, task
-from django_pgqueue.tasks.compat import InvalidTask
-from tests.support.cases import cases
+from django_pgqueue.tasks import task
 from tests.tasks import defined
 
 pytestmark = pytest.mark.usefixtures("queue")
@@ -39,19 +37,6 @@ def test_a_call_says_its_own_limits_and_cost() -> None:
     found = message(result)
     assert (len(found.limits), found.cost) == (2, 1200), "its own, and that of the definition"
     assert defined.summarize.get_result(result.id).task == defined.summarize
-
-
-@cases("given", [{"cost": 0}, {"cost": True}, {"cost": "7"}, {"limits": "gpt"}, {"limits": [7]}])
-def test_a_wrong_limit_or_cost_of_a_call_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidTask, match=r"cost must be|limits must be"):
-        defined.add.using(**given)
-
-
-def test_a_wrong_cost_of_a_definition_is_refused() -> None:
-    with pytest.raises(ValueError, match="cost is 0"):
-        options(cost=0)
-    with pytest.raises(InvalidTask, match="returned -9"):
-        defined.priced_wrongly.enqueue("some text")
 
 
 def test_the_decorator_of_django_names_the_other_one() -> None:

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.test import override_settings
 
-from django_pgqueue import Constant, Exponential, channel_set, complete, dequeue, handlers
+from django_pgqueue import Constant, channel_set, complete, dequeue, handlers
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Channel, Message
 from django_pgqueue.tasks import (
@@ -19,7 +19,6 @@ from django_pgqueue.tasks import (
     Options,
     PgQueueTask,
     aenqueue_many,
-    compat,
     enqueue_many,
     options,
     options_of,
@@ -133,11 +132,6 @@ def test_a_refused_call_can_be_a_result_that_has_failed(heard: list[Any]) -> Non
     assert Message.objects.count() == len(heard) == 2
 
 
-def test_a_channel_has_to_be_there() -> None:
-    with pytest.raises(ChannelNotFound), transaction.atomic():
-        defined.add.using(channel="nobody").enqueue(1)
-
-
 def test_many_calls_are_one_statement(django_assert_num_queries: Any, heard: list[Any], drain: Drain) -> None:
     channel_set(channel="acme")
     calls = [
@@ -164,12 +158,6 @@ def test_many_calls_are_enqueued_all_or_none() -> None:
     assert enqueue_many([]) == []
 
 
-def test_many_calls_have_answers_of_their_own() -> None:
-    first, second, third = enqueue_many(Call(defined.add.using(dedupe_key=key), (1,)) for key in "aba")
-    assert first.id == third.id != second.id
-    assert third.enqueued_at is None
-
-
 def test_async_code_enqueues_many() -> None:
     [result] = async_to_sync(aenqueue_many)([Call(defined.add, (1,))])
     assert message(result).handler == "tests.tasks.defined.add"
@@ -185,12 +173,6 @@ def test_many_calls_go_one_by_one_to_another_backend() -> None:
     ]
     with pytest.raises(InvalidTask, match="one backend"):
         enqueue_many([Call(dummy, (1,)), Call(defined.add, (1,))])
-
-
-def test_options_do_no_harm_with_another_backend() -> None:
-    result = defined.ship.using(backend="dummy").enqueue("acme", 7)
-    assert result.backend == "dummy"
-    assert not Message.objects.exists()
 
 
 def test_the_policy_of_a_task_is_that_of_its_handler() -> None:
@@ -246,23 +228,6 @@ def test_the_decorator_refuses_the_options_of_the_queue_on_every_django(name: st
         task(**{name: 3})(defined.plain)
 
 
-def test_headers_belong_to_a_call() -> None:
-    with pytest.raises(TypeError, match=r"using\(headers=…\)"):
-        task(headers={"tenant": 3})
-
-
-def test_the_decorator_is_else_that_of_the_framework() -> None:
-    assert task(defined.plain) == compat.task(defined.plain)
-    assert task(priority=3, queue_name="mail")(defined.plain).queue_name == "mail"
-    with pytest.raises(TypeError, match="colour"):
-        task(colour=3)(defined.plain)
-
-
-def test_an_async_task_is_not_atomic() -> None:
-    with pytest.raises(ValueError, match="async"):
-        options(atomic=True)(defined.add_slowly)
-
-
 @cases(
     "given",
     [
@@ -276,13 +241,3 @@ def test_an_async_task_is_not_atomic() -> None:
 def test_a_call_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask):
         defined.add.using(**given)
-
-
-def test_a_function_for_a_channel_returns_a_text() -> None:
-    with pytest.raises(InvalidTask, match="channel"):
-        defined.ship.enqueue(7, 7)
-
-
-def test_a_policy_that_grows_is_kept() -> None:
-    found = message(defined.add.using(backoff=Exponential(timedelta(seconds=2), 3, timedelta(minutes=1))).enqueue(1))
-    assert (found.backoff_factor, found.backoff_longest) == (3, timedelta(minutes=1))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 
-from django_pgqueue import cancel, channel_purge, complete, dequeue, enqueue, queue_set, redrive, retry, sweep
-from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
+from django_pgqueue import cancel, channel_purge, dequeue, enqueue, queue_set, redrive, retry, sweep
+from django_pgqueue.models import ArchivedMessage, DeadLetter
 from django_pgqueue.tasks import PgQueueBackend
 from django_pgqueue.tasks.compat import LOGGER, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tests.tasks import defined
@@ -24,13 +24,6 @@ Heard = list[tuple[str, TaskResult, type]]
 def refreshed(result: TaskResult) -> TaskResult:
     result.refresh()
     return result
-
-
-def test_a_task_is_a_message_with_the_path_of_the_task_as_its_handler() -> None:
-    result = defined.add.enqueue(1, right=2)
-    [message] = Message.objects.all()
-    assert (str(message.id), message.handler) == (result.id, "tests.tasks.defined.add")
-    assert message.payload == {"args": [1], "kwargs": {"right": 2}}
 
 
 def test_an_interruption_is_no_attempt(drain: Drain) -> None:
@@ -71,13 +64,6 @@ def test_between_two_attempts_it_is_ready_again(drain: Drain) -> None:
     assert result.errors[0].exception_class_path == "django_pgqueue.outcomes.Retry"
     assert result.started_at is not None
     assert result.finished_at is None
-
-
-def test_a_task_may_defer_itself(drain: Drain) -> None:
-    result = defined.answer.enqueue("defer")
-    assert drain() == {"deferred": 1}
-    refreshed(result)
-    assert (result.status, result.attempts, result.errors) == (TaskResultStatus.READY, 0, [])
 
 
 def test_a_task_may_refuse_itself_for_good(drain: Drain) -> None:
@@ -128,14 +114,6 @@ def test_the_signals_come_in_order_with_the_class_of_the_backend(drain: Drain, h
     assert heard[-1][1].is_finished
 
 
-def test_finished_is_signalled_once_and_not_for_an_attempt_that_is_repeated(drain: Drain, heard: Heard) -> None:
-    defined.fail_until.enqueue(3)
-    drain()
-    assert [name for name, _, _ in heard] == ["enqueued", "started", "started", "started", "finished"]
-    last = heard[-1][1]
-    assert (last.status, last.attempts, len(last.errors)) == (TaskResultStatus.SUCCESSFUL, 3, 2)
-
-
 def test_finished_is_signalled_after_it_was_written(drain: Drain, heard: Heard) -> None:
     from django_pgqueue.tasks.compat import task_finished
 
@@ -152,24 +130,6 @@ def test_finished_is_signalled_after_it_was_written(drain: Drain, heard: Heard) 
     finally:
         task_finished.disconnect(look)
     assert sorted(written) == ["FAILED", "SUCCESSFUL"]
-
-
-def test_a_receiver_that_raises_changes_nothing(drain: Drain) -> None:
-    from django_pgqueue.tasks.compat import task_enqueued, task_finished, task_started
-
-    def broken(**kwargs: Any) -> None:
-        raise RuntimeError("a receiver")
-
-    signals = (task_enqueued, task_started, task_finished)
-    for signal in signals:
-        signal.connect(broken)
-    try:
-        result = defined.add.enqueue(1)
-        assert drain() == {"completed": 1}
-    finally:
-        for signal in signals:
-            signal.disconnect(broken)
-    assert refreshed(result).return_value == 2
 
 
 def test_the_log_of_the_framework_tells_a_failure_without_secrets(
@@ -248,18 +208,6 @@ def test_a_result_that_was_not_archived_does_not_exist_when_the_task_has_ended(
             ended.refresh()
     results = {task_result.id: task_result for name, task_result, _ in heard if name == "finished"}
     assert results[result.id].return_value == 2, "a receiver of the signal has it at once"
-
-
-def test_the_result_of_a_redriven_task_is_not_that_of_its_old_life_when_the_new_one_was_not_archived(
-    drain: Drain,
-) -> None:
-    result = defined.fail.enqueue()
-    drain()
-    queue_set(archive="none")
-    [new] = redrive([int(result.id)], payload={"args": [], "kwargs": {}}).values()
-    complete(dequeue())
-    with pytest.raises(TaskResultDoesNotExist, match=f"redriven as {new}, of which nothing is kept"):
-        result.refresh()
 
 
 def test_a_task_says_what_is_archived_of_it(drain: Drain) -> None:

@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from django_pgqueue import Constant, Defer, channel_set, dequeue, enqueue, handler, heartbeat, schedule, sweep
 from django_pgqueue import schedules as declared
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.testing import drain, fire_schedules, freeze_clock
 
@@ -139,16 +138,6 @@ def test_schedules_fire_by_it(calls, monkeypatch):
 
 
 @pytest.mark.django_db
-def test_a_rollback_does_not_set_it_back():
-    with freeze_clock(NEW_YEAR) as clock:
-        with transaction.atomic():
-            clock.tick(MINUTE)
-            transaction.set_rollback(True)
-
-        assert ask("SELECT clock_timestamp()") == clock.now == NEW_YEAR + MINUTE
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize("ends", ["with an error", "with a failed transaction"])
 def test_nothing_of_it_stays_when_the_transaction_is_rolled_back(ends):
     before = ask(CHANGEABLE)
@@ -163,20 +152,6 @@ def test_nothing_of_it_stays_when_the_transaction_is_rolled_back(ends):
     assert ask(CHANGEABLE) == before
     with freeze_clock(NEW_YEAR):
         assert ask("SELECT clock_timestamp()") == NEW_YEAR
-
-
-@pytest.mark.django_db
-def test_it_cannot_be_frozen_twice():
-    with freeze_clock(), pytest.raises(RuntimeError, match="frozen already"), freeze_clock():
-        pass
-
-
-@pytest.mark.django_db
-def test_a_naive_moment_is_refused():
-    with pytest.raises(InvalidMessage, match="naive"), freeze_clock(datetime(2030, 1, 1)):  # noqa: DTZ001
-        pass
-    with freeze_clock() as clock, pytest.raises(InvalidMessage, match="moments"):
-        clock.move_to("2030-01-01")
 
 
 @pytest.mark.django_db
@@ -195,21 +170,6 @@ def test_where_tests_commit_it_is_refused():
         pass
 
     assert ask(CHANGEABLE) == before
-
-
-@pytest.mark.django_db
-def test_after_the_block_the_clock_goes_on_and_can_be_frozen_again():
-    with freeze_clock(NEW_YEAR):
-        enqueue("t.note")
-    enqueue("t.note")
-    with freeze_clock(NEW_YEAR):
-        enqueue("t.note")
-
-    assert [at.year < 2030 for at in Message.objects.order_by("id").values_list("created_at", flat=True)] == [
-        False,
-        True,
-        False,
-    ]
 
 
 def test_the_fixture_freezes_it_for_the_test(pgqueue_clock, pgqueue_drain, pgqueue_enqueued, calls):

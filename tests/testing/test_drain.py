@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 
 from django_pgqueue import (
     Complete,
@@ -15,13 +14,11 @@ from django_pgqueue import (
     Reject,
     Retry,
     channel_set,
-    complete,
     enqueue,
     enqueue_many,
     handler,
     models,
     queue_pause,
-    signals,
 )
 from django_pgqueue.exceptions import HandlerError, UnknownHandler
 from django_pgqueue.models import ArchivedMessage, Message
@@ -152,18 +149,6 @@ def test_scheduled_messages_wait_unless_they_are_asked_for_and_come_in_their_ord
     assert calls == ["in an hour", "in two hours"]
 
 
-def test_a_deferral_brings_its_state():
-    @handler("t.pages")
-    def pages(delivery):
-        page = delivery.state or 1
-        return Defer(delay=timedelta(minutes=5), state=page + 1) if page < 3 else Complete(result=page)
-
-    enqueue("t.pages")
-
-    assert drain(with_scheduled=True).counts == {"deferred": 2, "completed": 1}
-    assert ArchivedMessage.objects.get().result == 3
-
-
 def test_a_drain_that_never_ends_is_stopped_with_an_error(monkeypatch):
     handler("t.again")(lambda delivery: Defer())
     enqueue("t.again")
@@ -172,18 +157,6 @@ def test_a_drain_that_never_ends_is_stopped_with_an_error(monkeypatch):
     monkeypatch.setattr(drainer, "MOST_DELIVERIES", 20)
     with pytest.raises(RuntimeError, match="20 deliveries"):
         drain()
-
-
-def test_a_handler_that_completes_its_message_itself_has_completed_it():
-    @handler("t.own")
-    def own(delivery):
-        with transaction.atomic():
-            complete(delivery, results=["by itself"])
-
-    enqueue("t.own")
-
-    assert drain().counts == {"completed": 1}
-    assert ArchivedMessage.objects.get().result == "by itself"
 
 
 def test_a_message_without_a_handler_is_an_error():
@@ -235,21 +208,6 @@ def test_many_messages_in_one_transaction_are_handled_once_each(calls):
 
     assert sorted(payload for _, payload in calls) == list(range(300))
     assert not Message.objects.exists()
-
-
-def test_signals_are_sent_as_a_worker_sends_them(calls):
-    def note(**arguments):
-        calls.append(arguments["delivery"].payload)
-
-    handler("t.note")(lambda delivery: None)
-    signals.message_completed.connect(note)
-    try:
-        enqueue("t.note", 7)
-        drain()
-    finally:
-        signals.message_completed.disconnect(note)
-
-    assert calls == [7]
 
 
 def test_ctrl_c_is_never_swallowed():

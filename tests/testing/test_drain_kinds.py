@@ -7,7 +7,6 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
-from django.test import TestCase
 
 from django_pgqueue import enqueue, handler
 from django_pgqueue.testing import adrain, drain
@@ -27,17 +26,6 @@ def test_async_handlers_use_the_connection_of_the_test(calls):
     assert drain().counts == {"completed": 1}
     assert calls == [1]
     assert Group.objects.filter(name="made").exists()
-
-
-def test_an_error_of_an_async_handler_is_raised():
-    @handler("t.fail")
-    async def fail(delivery):
-        raise KeyError("no such order")
-
-    enqueue("t.fail")
-
-    with pytest.raises(KeyError, match="no such order"):
-        drain()
 
 
 def test_a_batch_is_one_call_and_a_bad_message_fails_alone(calls):
@@ -95,18 +83,6 @@ def test_a_statement_that_fails_ends_its_handler_but_not_the_test(caught):
     assert not connection.needs_rollback
 
 
-def test_the_rows_of_a_failing_handler_stay_if_it_is_not_atomic():
-    @handler("t.group")
-    def group(delivery):
-        Group.objects.create(name="stays")
-        raise ValueError("bad")
-
-    enqueue("t.group")
-    drain(raise_errors=False)
-
-    assert Group.objects.get().name == "stays"
-
-
 @pytest.mark.parametrize("atomic", [True, False])
 def test_on_commit_runs_when_the_message_is_settled(calls, atomic):
     @handler("t.commit", atomic=atomic)
@@ -138,21 +114,6 @@ def test_the_ticks_of_a_worker_hide_nothing_from_a_test_that_is_slow(pg_url, cal
                 drain()
 
     assert calls == [0, 1, 2, 3]
-
-
-class DataOfTheClassTest(TestCase):
-    """Messages that are enqueued for all of them are drained by each of them."""
-
-    @classmethod
-    def setUpTestData(cls):
-        handler("t.shared")(lambda delivery: None)
-        enqueue("t.shared")
-
-    def test_first(self):
-        assert len(drain()) == 1
-
-    def test_second(self):
-        assert len(drain()) == 1
 
 
 def test_an_async_test_drains_with_adrain(calls):

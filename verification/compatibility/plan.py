@@ -27,7 +27,6 @@ TELLING = (
     "tests/admin/browser/test_breadcrumbs.py",
     "tests/commands/test_health.py",
     "tests/tasks/test_contract.py",
-    "tests/tasks/test_contract_of_tasks.py",
     "tests/tasks/test_django_suite.py",
     "tests/testing",
     "tests/worker/test_async.py::test_an_async_handler_answers_as_any_other",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -66,24 +66,35 @@ class Stage:
         return f"refused, {found}" if isinstance(found, str) else ELSE
 
     def crossed(self, one: Verb, other: Verb) -> str:
-        """Each session does one, and then both what the other has done. Returns the SQLSTATEs of those that fail."""
+        """Each session does one, and then both what the other has done. Returns the SQLSTATEs of those that fail.
+
+        The session that looks for the deadlock first is the one that fails, so each of them is the first to look once.
+        """
+        found = {code for finder in (0, 1) for code in self.crossed_once(one, other, finder) if code in CIRCLES}
+        return ", ".join(sorted(found))
+
+    def crossed_once(self, one: Verb, other: Verb, finder: int) -> list[Any]:
+        """Return the outcomes of both second calls; none if the first ones wait for each other already."""
+        sessions = (self.first, self.second)
+        for place, session in enumerate(sessions):
+            session.execute(f"SET deadlock_timeout = '{'20ms' if place == finder else '10s'}'")
         mine, theirs = self.arrange(one, other, "other channel")
         with self.opened(self.first, one, mine), self.prepared(self.second):
             call = self.pool.submit(outcome, self.second, other, theirs)
             if self.waits(call, self.second):
                 self.first.execute("ROLLBACK")
                 call.result(PATIENCE_SECONDS)
-                return ""
-            sessions = (self.first, self.second)
+                return []
             calls = [
                 self.pool.submit(outcome, self.first, other, theirs),
                 self.pool.submit(outcome, self.second, one, mine),
             ]
-            for n, m in ((0, 1), (1, 0)):
-                if self.waits(calls[n], sessions[n]) and not self.waits(calls[m], sessions[m]):
-                    sessions[m].execute("COMMIT")
-            found = [call.result(PATIENCE_SECONDS) for call in calls]
-        return ", ".join(sorted({code for code in found if code in CIRCLES}))
+            # The other may wait for the one that ends first, also when that one was refused as busy: it is still open.
+            ended, _ = wait(calls, PATIENCE_SECONDS, FIRST_COMPLETED)
+            for ready, session in zip(calls, sessions, strict=True):
+                if ready in ended:
+                    session.execute("COMMIT")
+            return [call.result(PATIENCE_SECONDS) for call in calls]
 
     def waits(self, call: Future[Any], session: Session) -> bool:
         """Return whether the call waits for a lock; else it has come to its end."""
@@ -162,9 +173,11 @@ def opened(url: str) -> Iterator[Stage]:
 
 
 def outcome(session: Session, verb: Verb, subject: Subject) -> Any:
-    """How many it did; the SQLSTATE, if it was refused."""
+    """How many it did; the SQLSTATE, if it was refused, by an error or by a second column."""
     try:
         rows = session.execute(verb.sql, subject.parameters()).fetchall()
     except psycopg.Error as error:
         return error.sqlstate or str(error)
+    if rows and len(rows[0]) > 1 and rows[0][1]:
+        return rows[0][1]["sqlstate"]
     return rows[0][0] if verb.answers else len(rows)

@@ -11,7 +11,7 @@ READY, LEASED, DEAD, ABSENT = "ready", "leased", "dead", "absent"
 class Verb:
     """``sql``: with %(id)s, %(token)s, %(channel)s and %(key)s. ``needs``: the state that the message must have.
 
-    The first column of its answer is counted; ``answers``: it is a number itself.
+    The first column of its answer is counted; ``answers``: it is a number itself. A second column is the refusal.
     """
 
     name: str
@@ -23,10 +23,10 @@ class Verb:
 PAIR = "ARRAY[%(id)s::bigint], ARRAY[%(token)s::uuid]"
 ENQUEUE = "pgqueue_enqueue('work', '{}', %(channel)s, p_dedupe_key => %(key)s)"
 VERBS = (
-    Verb("enqueue", f"SELECT id FROM {ENQUEUE}", ABSENT),
+    Verb("enqueue", f"SELECT id, refusal FROM {ENQUEUE}", ABSENT),
     Verb(
         "enqueue_many",
-        "SELECT id FROM pgqueue_enqueue_many(ARRAY['work', 'work'], ARRAY['{}', '{}']::jsonb[], "
+        "SELECT id, refusal FROM pgqueue_enqueue_many(ARRAY['work', 'work'], ARRAY['{}', '{}']::jsonb[], "
         "ARRAY[%(channel)s, %(channel)s], p_dedupe_keys => ARRAY[%(key)s, NULL])",
         ABSENT,
     ),

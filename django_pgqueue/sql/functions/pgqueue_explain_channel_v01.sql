@@ -33,7 +33,12 @@ BEGIN
         RETURN QUERY
         SELECT 'empty',
             format('Nothing of it is ready. Leased messages: %s%s.%s', CASE WHEN n.leased = 1000 THEN 'at least ' END,
-                n.leased, ' The next one is due at ' || date_trunc('second', n.due_at)::text || '.'),
+                n.leased, CASE
+                    WHEN n.due_at > clock_timestamp()
+                        THEN format(' The next one is due at %s.', date_trunc('second', n.due_at))
+                    WHEN n.due_at IS NOT NULL THEN format(
+                        ' One was due at %s and is not promoted yet: the next tick does it, or a dequeue that finds '
+                        'too few messages.', date_trunc('second', n.due_at)) END),
             jsonb_build_object('leased', n.leased, 'dequeue_at', n.due_at), NULL::jsonb
         FROM (
             SELECT (

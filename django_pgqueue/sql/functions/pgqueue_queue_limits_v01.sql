@@ -23,7 +23,9 @@ WITH used AS MATERIALIZED (
     CROSS JOIN LATERAL (
         -- A gate that was never used has no time, and one from the future means that the clock was set back.
         SELECT greatest(n.now, pgqueue_bucket_time(
-            coalesce(g.next_at, '-infinity'), g.debt, q.release_interval, q.release_burst, n.now)) AS next_at
+            coalesce(g.next_at, '-infinity'), g.debt, q.release_interval, q.release_burst, n.now)
+            + coalesce(pgqueue_token_time(q.release_interval, (
+                SELECT sum(s.cost) FROM pgqueue_spent AS s WHERE s.queue = q.name)), '0')) AS next_at
     ) AS b
     CROSS JOIN LATERAL (
         SELECT count(*) AS places FROM pgqueue_queue_leases(
