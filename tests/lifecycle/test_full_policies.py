@@ -87,6 +87,18 @@ def test_the_oldest_is_that_which_is_due_the_longest_whatever_its_priority():
     assert waiting() == ["late", 1, 2, 3]
 
 
+def test_a_scheduled_message_leaves_when_nothing_is_ready():
+    small("drop_oldest")
+    for hours in (3, 1, 2):
+        enqueue("h", hours, delay=hours * HOUR)
+    enqueue("h", "new", delay=9 * HOUR)
+    assert dropped() == [1]
+    enqueue("h", "ready")
+    assert dropped() == [1, 2]
+    enqueue("h", "newer", delay=8 * HOUR)
+    assert dropped() == [1, 2, "ready"]
+
+
 @DROPPERS
 def test_a_leased_message_is_never_dropped(policy: str):
     small(policy, 2)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import (
+    channel_set,
     complete,
     dequeue,
     enqueue,
@@ -48,6 +49,24 @@ def test_a_limit_whose_places_are_taken() -> None:
     assert (only().places, only().waiting, only().why) == (0, 3, None)
 
 
+def test_a_limit_whose_cost_is_in_use() -> None:
+    limit_set("memory", max_cost=10)
+    for cost in (8, 5):
+        enqueue("h", limits=["memory"], cost=cost)
+    dequeue(limit=10)
+    assert (only().places, only().cost, only().waiting, only().why) == (1, 8, 1, "full")
+
+
+def test_a_limit_without_a_token() -> None:
+    limit_set("openai", release_interval=timedelta(hours=1), release_burst=10)
+    for _ in range(3):
+        enqueue("h", limits=["openai"], cost=8)
+    dequeue(limit=10)
+    row = only()
+    assert (row.waiting, row.why, round(row.tokens)) == (2, "rate", 2)
+    assert row.max_concurrency is None
+
+
 def test_a_limit_that_is_paused_says_so_and_counts_its_places() -> None:
     limit_set("stripe", max_concurrency=2)
     for _ in range(2):
@@ -56,6 +75,17 @@ def test_a_limit_that_is_paused_says_so_and_counts_its_places() -> None:
     limit_pause("stripe", reason="down")
     row = only()
     assert (row.places, row.waiting, row.why) == (1, 1, "paused")
+
+
+def test_the_oldest_of_all_channels_and_priorities_counts() -> None:
+    limit_set("stripe", max_concurrency=1)
+    limit_pause("stripe", reason="down")
+    channel_set(channel="b")
+    enqueue("h", limits=["stripe"], channel="b", priority=-3)
+    pass_time(minutes=10)
+    enqueue("h", limits=["stripe"], priority=3)
+    enqueue("h", limits=["stripe"], channel="b")
+    assert only().oldest_age >= timedelta(minutes=10)
 
 
 def test_more_messages_than_are_counted() -> None:

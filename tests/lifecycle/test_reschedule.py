@@ -41,6 +41,13 @@ def test_a_ready_message_keeps_its_place_when_it_shall_be_due_now():
     assert [delivery.id for delivery in dequeue(limit=2)] == [first.id, second.id]
 
 
+def test_a_time_that_has_passed_means_now():
+    sent = enqueue("h", delay=timedelta(hours=1))
+    reschedule(sent.id, at=timezone.now() - timedelta(days=1))
+    assert abs(live(sent.id, "dequeue_at") - timezone.now()) < timedelta(minutes=1)
+    assert [delivery.id for delivery in dequeue()] == [sent.id]
+
+
 def test_a_message_that_comes_first_again_is_found_below_the_floor_of_its_lane():
     """The lane has passed its place already: without an arrival no dequeue would look there."""
     late = enqueue("h", priority=9, delay=timedelta(hours=1))

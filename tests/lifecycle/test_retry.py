@@ -38,6 +38,13 @@ def test_a_delay_that_is_given_wins_over_the_back_off():
     assert live(two.id, "dequeue_at - clock_timestamp() < interval '1 second'")
 
 
+def test_a_negative_delay_means_at_once():
+    [delivery] = lease_messages()
+    retry(delivery, errors=[OOPS], delays=[timedelta(-1)])
+    assert live(delivery.id, "dequeue_at >= created_at")
+    assert len(dequeue()) == 1
+
+
 @cases(
     ("attempt", "base", "longest"),
     [
