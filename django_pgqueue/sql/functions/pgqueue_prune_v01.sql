@@ -26,7 +26,6 @@ AS $$
 DECLARE
     v_exported_xid xid8;
     v_step record;
-    v_batches integer;
 BEGIN
     partitions_made := 0;
     partitions_dropped := 0;
@@ -86,7 +85,7 @@ BEGIN
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages;
     END IF;
     IF to_regproc('pgqueue_batch_prune') IS NOT NULL THEN
-        v_batches := pgqueue_batch_prune(p_archive_retention);
+        PERFORM pgqueue_batch_prune(p_archive_retention);
     END IF;
     channels_removed := pgqueue_remove_released();
     PERFORM pgqueue_prune_line();

@@ -24,7 +24,6 @@ DECLARE
     v_queue text;
     v_line record;
     v_late record;
-    v_ended integer;
     -- One sweep warns at a time: another one would have to wait for the rows of pgqueue_queue_warning.
     v_warns boolean := pg_try_advisory_xact_lock(7205, 4);
 BEGIN
@@ -76,7 +75,7 @@ BEGIN
         SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c WHERE c.queue > v_queue;
     END LOOP;
     IF to_regproc('pgqueue_batch_sweep') IS NOT NULL THEN
-        v_ended := pgqueue_batch_sweep();
+        PERFORM pgqueue_batch_sweep();
     END IF;
     PERFORM pgqueue_remove_released();
     RETURN NEXT;
