@@ -32,10 +32,11 @@ class PipelineError(Exception):
 def refused_by_disk(error: Exception) -> PipelineError | None:
     """Return the error for a file that the system does not let us write, or None for an error of another kind.
 
-    Arrow's errors have the number of the system's error, too, but not the name of the file; delta-rs and Spark only
-    have it in their texts.
+    Arrow's errors have the number of the system's error, too, but not the name of the file; delta-rs only has it in
+    its text.
     """
-    number = getattr(error, "errno", None) or _number_in(str(error))
+    found = OS_ERROR.search(str(error))
+    number = getattr(error, "errno", None) or (int(found[1]) if found else None)
     if number not in REMEDIES:
         return None
     name = getattr(error, "filename", None)
@@ -43,13 +44,6 @@ def refused_by_disk(error: Exception) -> PipelineError | None:
     return PipelineError(
         f"The lake cannot be written: {os.strerror(number)}{where}. {REMEDIES[number].capitalize()}, and run it again."
     )
-
-
-def _number_in(text: str) -> int | None:
-    found = OS_ERROR.search(text)
-    if found:
-        return int(found[1])
-    return next((number for number in REMEDIES if f"IOException: {os.strerror(number)}" in text), None)
 
 
 def unreadable(path: str) -> PipelineError:

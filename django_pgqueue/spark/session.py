@@ -38,9 +38,6 @@ CONFIGURATION = {
     "spark.log.structuredLogging.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
-    # INT96, the default, is read as nanoseconds by others, which do not reach the years 0001 and 9999.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 

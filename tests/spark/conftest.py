@@ -144,9 +144,8 @@ def verify(
 
 @pytest.fixture(params=WAYS)
 def roll(request: pytest.FixtureRequest) -> Roll:
-    """Compute the metrics of a lake in one of the three ways."""
-    has_session, large = WAYS[request.param]
-    return rolling(request.getfixturevalue("spark") if has_session else None, large)
+    """Compute the metrics of a lake in one of the two ways."""
+    return rolling(request.getfixturevalue("spark") if WAYS[request.param] else None)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Messages of all kinds, and the three ways to compute their metrics."""
+"""Messages of all kinds, and the two ways to compute their metrics."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MIXED = {
     " 'at', {created_at} + interval '1.5 seconds')) END",
 }
 Roll = Callable[..., Rolled]
-# Whether there is a session, and from how many messages a day is computed in SQL.
-WAYS = {"in this process": (False, 0), "as tasks on Spark": (True, 1_000_000), "in SQL on Spark": (True, 0)}
+# Whether there is a session.
+WAYS = {"in this process": False, "as tasks on Spark": True}
 
 
 def fill_mixed(database: Database) -> None:
@@ -53,8 +53,8 @@ def fill_mixed(database: Database) -> None:
     )
 
 
-def rolling(spark: Any, large: int) -> Roll:
+def rolling(spark: Any) -> Roll:
     def roll(lake: Path, **options: Any) -> Rolled:
-        return rollup(spark, Lake.open(lake), SLA, large=large, **options)
+        return rollup(spark, Lake.open(lake), SLA, **options)
 
     return roll

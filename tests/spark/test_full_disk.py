@@ -11,18 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import perform
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.by_day import DayTask, compute_day
-from django_pgqueue.spark.transforms.rollup import unreadable_as_pipeline_errors
+from django_pgqueue.spark.transforms.rollup import DayTask, compute_day
 from tests.spark.rows import fill_archive
 from tests.spark.test_compact import DAY, add, compact, digest, problems, rows
 from tests.spark.test_export import expected, ids
@@ -67,16 +64,6 @@ def test_a_rollup(source: Source, database: Database, lake: Path, capsys: pytest
     assert capsys.readouterr().err == SAID
     assert Lake.open(lake).files("metrics") == []
     assert main(["rollup", "--lake", str(lake)]) == 0
-
-
-def test_a_rollup_whose_error_comes_from_spark() -> None:
-    said = "Job aborted: java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch"
-
-    with (
-        pytest.raises(PipelineError, match=r"No space left on device\. Free some space, and run it again"),
-        unreadable_as_pipeline_errors(),
-    ):
-        raise PySparkException(said)
 
 
 def test_tasks_return_it_because_spark_would_make_pages_of_it(

@@ -81,10 +81,6 @@ class Writing:
         size = path.stat().st_size
         return StagedFile(table, "/".join(partition), path, rows, size, sha256_of(path), tuple(sorted(created_days)))
 
-    def collect(self, table: str) -> list[StagedFile]:
-        """Return the files that Spark wrote to ``folder / table``, partitioned by day, or by grain and day."""
-        return [self.staged(path) for path in sorted((self.folder / table).rglob("day=*/*.parquet"))]
-
     def commit(
         self,
         table: str,

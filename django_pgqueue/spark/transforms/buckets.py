@@ -1,4 +1,4 @@
-"""Compute the metrics of a day from its messages, in arrays. rollup.sql says the same for Spark.
+"""Compute the metrics of a day from its messages, in arrays.
 
 A row of metrics is about an entity, which is a queue, a channel or a handler of a channel, and a bucket: a minute, an
 hour or the day. Entities are numbered in the order of their names, each queue before its channels, each channel before

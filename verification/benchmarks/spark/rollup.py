@@ -1,4 +1,4 @@
-"""The rollup of a lake of one day, computed whole in three ways: its time and memory, with all that is started."""
+"""The rollup of a lake of one day, computed whole in two ways: its time and memory, with all that is started."""
 
 from __future__ import annotations
 
@@ -25,17 +25,6 @@ CHANNELS, HANDLERS = 200, 5
 SECOND = 1_000_000  # microseconds
 
 
-# Computes each day in Spark's SQL, as days are that do not fit into the memory of a process.
-IN_SQL = """
-import sys
-from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.session import session
-from django_pgqueue.spark.transforms.rollup import rollup
-with session("benchmark") as spark:
-    rollup(spark, Lake.open(sys.argv[1]), everything=True, large=0)
-"""
-
-
 def measure(rows: int, rounds: int) -> list[str]:
     """The lines of the report."""
     with tempfile.TemporaryDirectory(prefix="pgqueue-benchmark-") as folder:
@@ -57,7 +46,6 @@ def commands(path: Path) -> dict[str, list[str]]:
     return {
         "as the command chooses": rollup,
         "tasks on Spark": [*rollup, "--master", "local[*,4]"],
-        "SQL on Spark": [sys.executable, "-c", IN_SQL, str(path)],
     }
 
 
