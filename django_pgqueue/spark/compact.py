@@ -7,6 +7,7 @@ each row once. A killed run leaves each day as it was or merged; run it again. I
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
@@ -128,12 +129,14 @@ def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
     """Merge the files of each partition, in a version of its own. Returns how many files there were, and are."""
     from django_pgqueue.spark.lake.durable import sha256_of
     from django_pgqueue.spark.lake.rewriting import rewrite
-    from django_pgqueue.spark.scratch import scratch
+    from django_pgqueue.spark.lake.writing import lake_lock
 
     before = after = 0
-    parent = lake.control / FOLDER
-    parent.mkdir(exist_ok=True)
-    with scratch(parent) as folder:
+    folder = lake.control / FOLDER
+    with lake_lock(lake, f"{FOLDER}.lock", "is being compacted"):
+        # A killed run may have left its files.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         for each in work:
             for file in each.files:
                 if file.sha256 and sha256_of(lake.path / file.path) != file.sha256:

@@ -10,23 +10,20 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.java import find_java
-from django_pgqueue.spark.scratch import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MINIMUM = (4, 2)
 # In local mode each core is a connection to the database, and shares the heap with the others.
 MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
 ATTEMPTS = 4
 LAST_BREATH_SECONDS = 5
-# The limit of the control group: microseconds in each period, such as "200000 100000", or "max 100000".
-CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 ROOT = Path(__file__).parents[2]
@@ -53,10 +50,9 @@ def session(
 
     ``master`` is Spark's address of a cluster (default: this machine, at most 8 cores), ``memory`` the driver's heap,
     ``conf`` more of Spark's settings. A session that this process has already is used as it is, and goes on; in a
-    block of `keep_session` this one goes on, too. Raises PipelineError when Spark or Java is missing or too old, or
-    does not start.
+    block of `keep_session` this one goes on, too. Raises PipelineError when Java is missing or too old, or does not
+    start.
     """
-    _check_pyspark()
     if active := _active():
         with _one_line_if_java_ends():
             yield active
@@ -78,9 +74,9 @@ def keep_session() -> Iterator[None]:
 
 @contextmanager
 def _opened(name: str, master: str | None, memory: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    with scratch() as folder:
+    with TemporaryDirectory(prefix="pgqueue-spark-", ignore_cleanup_errors=True) as folder:
         master = master or f"local[{_cores()},{ATTEMPTS}]"
-        settings = _settings(master, memory, folder) | dict(conf)
+        settings = _settings(master, memory, Path(folder)) | dict(conf)
         with _one_line_if_java_ends():
             with _environment(local=master.startswith("local")):
                 spark = _start(name, master, settings)
@@ -119,31 +115,7 @@ def java_ended(within: float = 0) -> bool:
 
 
 def _cores() -> int:
-    return min(MOST_CORES, len(os.sched_getaffinity(0)), allowed_cores(CPU_LIMIT))
-
-
-def allowed_cores(limit: Path) -> int:
-    """Return for how many cores the container may use the processor, at least 1; MOST_CORES without a limit.
-
-    ``limit``: the file of the control group. The processors that a container sees are those of its host.
-    """
-    try:
-        quota, period = limit.read_text().split()
-        return max(1, int(quota) // int(period))
-    except (OSError, ValueError, ZeroDivisionError):
-        return MOST_CORES  # no control groups, or "max"
-
-
-def _check_pyspark() -> None:
-    try:
-        import pyspark
-    except ImportError:
-        raise PipelineError("PySpark is not installed: pip install 'pgqueue-django[spark]'.") from None
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if version < MINIMUM:
-        raise PipelineError(
-            f"PySpark {pyspark.__version__} is too old, 4.2 is needed: pip install --upgrade 'pgqueue-django[spark]'."
-        )
+    return min(MOST_CORES, len(os.sched_getaffinity(0)))
 
 
 def _active() -> SparkSession | None:

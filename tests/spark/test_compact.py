@@ -19,6 +19,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_of
 from django_pgqueue.spark.lake.rewriting import rewrite
+from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.touched import find_touched
 from django_pgqueue.spark.verify import find_problems
@@ -183,6 +184,20 @@ def folder_of(lake: Lake) -> Path:
     folder = lake.control / "compacting"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def test_one_compaction_runs_at_a_time_and_removes_what_a_killed_one_left(
+    many: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = folder_of(many) / "left.parquet"
+    left.write_bytes(b"half a file")
+    with lake_lock(many, "compacting.lock"):
+        assert compact(many) == 1
+    assert "is being compacted by another run" in capsys.readouterr().err
+    assert left.exists()
+
+    assert compact(many) == 0
+    assert not left.exists()
 
 
 def test_a_compaction_waits_for_a_run_that_has_the_lake(many: Lake) -> None:

@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-from django_pgqueue.spark.session import MOST_CORES, allowed_cores, session
+from django_pgqueue.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,9 +30,7 @@ def test_a_session_that_is_there_is_used_and_goes_on(spark: SparkSession):
 
 JOB = """
 import os
-import pytest
-
-from django_pgqueue.spark.session import MOST_CORES, allowed_cores, session
+from django_pgqueue.spark.session import session
 
 before = dict(os.environ)
 with session("wheel", "local[1]", "512m", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}) as spark:
@@ -61,9 +57,7 @@ def test_spark_runs_on_the_java_of_the_wheel_and_says_nothing(tmp_path: Path):
 
 ENDED = """
 from pyspark import SparkContext
-import pytest
-
-from django_pgqueue.spark.session import MOST_CORES, allowed_cores, session
+from django_pgqueue.spark.session import session
 
 with session("ended", "local[1]", "512m", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}) as spark:
     SparkContext._gateway.proc.kill()
@@ -75,14 +69,3 @@ def test_a_java_that_was_killed_is_said_in_one_line():
     done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 1
     assert "Java ended while Spark worked." in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("limit", "cores"),
-    [("200000 100000", 2), ("50000 100000", 1), ("350000 100000", 3), ("max 100000", MOST_CORES), (None, MOST_CORES)],
-)
-def test_spark_uses_as_many_cores_as_its_container_may(tmp_path: Path, limit: str | None, cores: int) -> None:
-    path = tmp_path / "cpu.max"
-    if limit is not None:
-        path.write_text(f"{limit}\n")
-    assert allowed_cores(path) == cores

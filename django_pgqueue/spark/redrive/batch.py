@@ -52,14 +52,6 @@ class Tally:
 REDRIVE = "SELECT old_id, refusal FROM pgqueue_redrive(%s::bigint[], %s::text, NULL, %s::jsonb[])"
 STATES = "SELECT id, redriven_at FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
 CHANNELS = "SELECT id, queue, channel FROM pgqueue_dead_letter WHERE id = ANY (%s::bigint[])"
-CLOSED = """
-SELECT d.id,
-    CASE WHEN c.id IS NULL THEN 'does not exist' ELSE 'has been released' END || ' in queue "' || d.queue || '"',
-    coalesce(%s, d.channel)
-FROM pgqueue_dead_letter AS d
-LEFT JOIN pgqueue_channel AS c ON c.queue = d.queue AND c.name = coalesce(%s, d.channel)
-WHERE d.id = ANY (%s::bigint[]) AND d.redriven_at IS NULL AND (c.id IS NULL OR c.released_at IS NOT NULL)
-"""
 HELD = "another session holds it"
 # Seconds between attempts at letters that another session holds; it may be this task, run twice by Spark.
 WAITS_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 0.0)
@@ -94,23 +86,6 @@ def redrive_batch(
     return tally
 
 
-def look(connection: psycopg.Connection[Any], ids: Sequence[int], channel: str | None) -> Tally:
-    """Count the results that `redrive_batch` would have, without channels that become full. Changes nothing."""
-    tally = Tally(selected=len(ids))
-    closed = defaultdict(list)
-    for key, problem, name in connection.execute(CLOSED, [channel, channel, list(ids)]):
-        closed[f'channel "{name}" {problem}'].append(key)
-    refused: set[int] = set()
-    for reason, keys in sorted(closed.items()):
-        tally.refuse(reason, len(keys))
-        refused.update(keys)
-    states = _states(connection, ids)
-    tally.gone = sum(key not in states for key in ids)
-    tally.already = sum(states.get(key) is not None for key in ids)
-    tally.redriven = len(ids) - tally.gone - tally.already - tally.refused
-    return tally
-
-
 def _accepted(
     connection: psycopg.Connection[Any], letters: Sequence[Letter], channel: str | None, tally: Tally
 ) -> tuple[set[int], set[int]]:
@@ -140,7 +115,8 @@ def _call(connection: psycopg.Connection[Any], letters: Sequence[Letter], channe
     """Redrive the letters, all or none. Returns their ids and "", or no ids and the reason of the refusal."""
     payloads = [letter.payload for letter in letters]
     given = payloads if any(payload is not None for payload in payloads) else None
-    rows = connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given]).fetchall()
+    with connection.transaction():
+        rows = connection.execute(REDRIVE, [[letter.id for letter in letters], channel, given]).fetchall()
     refusal = rows[0][1] if rows else None
     return (set(), refusal["message"]) if refusal else ({key for key, _ in rows}, "")
 
@@ -157,7 +133,8 @@ def _good_payloads(connection: psycopg.Connection[Any], letters: Sequence[Letter
     good = []
     for letter in letters:
         try:
-            connection.execute("SELECT %s::jsonb", [letter.payload])
+            with connection.transaction():
+                connection.execute("SELECT %s::jsonb", [letter.payload])
             good.append(letter)
         except psycopg.DataError as error:
             tally.refuse(f"dead letter {letter.id} has no valid payload: {_reason_of(error)}", 1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.redrive.batch import Letter, Tally, look, redrive_batch
+from django_pgqueue.spark.redrive.batch import Letter, Tally, redrive_batch
 from django_pgqueue.spark.redrive.letters import dead_letters, once, prepared
 from django_pgqueue.spark.session import session
 from django_pgqueue.spark.source import Source, only
@@ -98,11 +99,10 @@ class RedriveTask:
         return total
 
     def _batch(self, connection: Any, batch: list[Letter]) -> Tally:
-        if self.dry_run:
-            return look(connection, [letter.id for letter in batch], self.channel)
         # Only an earlier try of this task can have redriven letters of its own; otherwise it was another job.
         before = self.began_at if self.speculative or was_tried_before() else None
-        return redrive_batch(connection, batch, self.channel, before)
+        with connection.transaction(force_rollback=True) if self.dry_run else nullcontext():
+            return redrive_batch(connection, batch, self.channel, before)
 
 
 def was_tried_before() -> bool:
