@@ -5,7 +5,7 @@ Columns are only ever added, at the end, nullable: an old file has NULL in a new
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -204,17 +204,13 @@ def spark_schema(table: str) -> StructType:
     return from_arrow_schema(arrow_schema(table))
 
 
-def select_list(table: str, existing: dict[str, str], without: Iterable[str] = ()) -> str:
-    """Return the SELECT list for the rows of a lake table.
+def select(columns: Iterable[Column], existing: Mapping[str, str], rows: str, without: Collection[str] = ()) -> str:
+    """Return SELECT … FROM ``rows``, a table of PostgreSQL, which has these columns and types.
 
-    The table of PostgreSQL has these columns and types. A column that an older database does not have, and one of
-    ``without``, is NULL.
+    A column that an older database does not have, and one of ``without``, is NULL.
     """
-    return ", ".join(f'{_value(column, existing, set(without))} AS "{column.name}"' for column in TABLES[table])
-
-
-def _value(column: Column, existing: dict[str, str], without: set[str]) -> str:
-    kind = existing.get(column.origin)
-    if kind is None or column.name in without:
-        return column.absent
-    return column.expression(kind)
+    values = []
+    for column in columns:
+        kind = None if column.name in without else existing.get(column.origin)
+        values.append(f'{column.absent if kind is None else column.expression(kind)} AS "{column.name}"')
+    return f"SELECT {', '.join(values)} FROM {rows}"  # noqa: S608

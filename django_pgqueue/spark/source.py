@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,17 @@ def only(cursor: psycopg.Cursor[tuple[Any, ...]]) -> tuple[Any, ...]:
     if row is None:
         raise LookupError("the statement has no row")
     return row
+
+
+COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
+    """Return the columns of a table with their types; an older database has fewer. Without the table there are none."""
+    return dict(connection.execute(COLUMNS, [table]).fetchall())
 
 
 VARIABLE = "PGQUEUE_SOURCE"
@@ -123,12 +134,15 @@ class Source:
                 raise
             return connection
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one statement, on a connection of its own, in batches of about 16 MB, of exactly this
-        schema. Raises SourceLost, TableGone, PipelineError.
+    def read(self, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of statements, one after the other over one connection; without a statement, open none.
+
+        The batches have about 16 MB and exactly this schema. Raises SourceLost, TableGone, PipelineError.
         """
-        with self.reader() as reader:
-            yield from reader.batches(sql, schema)
+        if statements:
+            with self.reader() as reader:
+                for statement in statements:
+                    yield from reader.batches(statement, schema)
 
     @contextmanager
     def reader(self, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:

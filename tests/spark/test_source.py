@@ -83,7 +83,7 @@ def test_a_server_that_cannot_be_reached_is_one_line_without_the_password() -> N
     source = Source.parse(f"postgresql://me:{PASSWORD}@127.0.0.1:1/shop")
 
     with pytest.raises(SourceLost) as caught:
-        list(source.batches("SELECT 1", pa.schema([("a", pa.int32())])))
+        list(source.read(["SELECT 1"], pa.schema([("a", pa.int32())])))
 
     assert "Connection refused" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
@@ -94,16 +94,16 @@ def test_a_table_that_is_gone_is_distinguished_from_other_errors(source: Source)
     columns = pa.schema([("a", pa.int32())])
 
     with pytest.raises(TableGone):
-        list(source.batches("SELECT 1 AS a FROM gone", columns))
+        list(source.read(["SELECT 1 AS a FROM gone"], columns))
     with pytest.raises(PipelineError, match="division by zero"):
-        list(source.batches("SELECT 1/0 AS a", columns))
+        list(source.read(["SELECT 1/0 AS a"], columns))
 
 
 def test_a_session_that_is_ended_while_it_reads_is_a_lost_source(
     source: Source, database: psycopg.Connection[Any]
 ) -> None:
     sql = "SELECT g AS a, repeat('x', 1000)::text AS b FROM generate_series(1, 1000000) AS g"
-    batches = source.batches(sql, pa.schema([("a", pa.int32()), ("b", pa.string())]))
+    batches = source.read([sql], pa.schema([("a", pa.int32()), ("b", pa.string())]))
     next(batches)
 
     database.execute(
@@ -131,7 +131,7 @@ def test_each_value_is_read_as_psycopg_reads_it(source: Source, database: psycop
     columns = pa.schema(list(zip("isnftbz", types, strict=True)))
     sql = "SELECT * FROM pgqueue_test_nasty ORDER BY i"
 
-    read = pa.Table.from_batches(source.batches(sql, columns), columns)
+    read = pa.Table.from_batches(source.read([sql], columns), columns)
     rows = database.execute(sql).fetchall()
     database.execute("DROP TABLE pgqueue_test_nasty")
 
@@ -151,7 +151,7 @@ def test_a_batch_is_bounded_by_bytes_however_large_its_rows(source: Source) -> N
 
 
 def test_no_rows_are_no_batches_or_empty_ones(source: Source) -> None:
-    batches = source.batches("SELECT 1 AS a WHERE false", pa.schema([("a", pa.int32())]))
+    batches = source.read(["SELECT 1 AS a WHERE false"], pa.schema([("a", pa.int32())]))
     assert sum(batch.num_rows for batch in batches) == 0
 
 

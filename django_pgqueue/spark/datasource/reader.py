@@ -1,22 +1,31 @@
-"""Implement ``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches."""
+"""Implement ``spark.read``: live messages, the archive, dead letters and channels, as Arrow batches.
+
+Each read is cut into short statements, so that none pins the xmin horizon for long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from django_pgqueue.spark.datasource.options import ReadOptions
-from django_pgqueue.spark.datasource.ranges import Range, by_block, by_id, distribute
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
+from django_pgqueue.spark.export.archive import find_partitions
+from django_pgqueue.spark.source import columns_of, only
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from django_pgqueue.spark.source import Source
+# A range takes between some tenths of a second and a second, so a hundred thousand rows are work for several tasks.
+ROWS = 50_000
+RANGE_BYTES = 64_000_000
+
+Part = TypeVar("Part")
 
 
 class Statements(InputPartition):
@@ -42,17 +51,17 @@ class TableReader(DataSourceReader):
         """Split the table into ranges, and deal these to as many partitions as the options say, or fewer."""
         options, table = self.options, TABLES[self.options.table]
         with self.source.connect() as connection, self.source.errors():
-            existing = types(connection, table.name)
+            existing = columns_of(connection, table.name)
             match options.table:
                 case "archive":
                     ranges = list(by_block(connection, options.since, options.until))
                 case "channel":
-                    ranges = [Range("true")]
+                    ranges = [("", "true")]
                 case _:
-                    ranges = list(by_id(connection, table))
+                    ranges = [("", condition) for condition in by_id(connection, table.name)]
         statements = [
-            f"{select(table, self.columns, existing, part.rows)} WHERE {part.condition}{self.filters()}"
-            for part in ranges
+            f"{select(table, self.columns, existing, rows)} WHERE {condition}{self.filters()}"
+            for rows, condition in ranges
         ]
         return [Statements(share) for share in distribute(statements, options.partitions)] or [Statements([])]
 
@@ -71,22 +80,43 @@ class TableReader(DataSourceReader):
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read_batches(self.source, partition.statements, self.schema)
+        return self.source.read(partition.statements, self.schema)
 
 
-def read_batches(source: Source, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the statements, one after the other, over one connection. Without a statement it opens none."""
-    if statements:
-        with source.reader() as reader:
-            for statement in statements:
-                yield from reader.batches(statement, schema)
+def by_block(
+    connection: psycopg.Connection[Any], since: datetime | None, until: datetime | None
+) -> Iterator[tuple[str, str]]:
+    """Yield partitions of the archive and ranges of their pages. The rows never move, so each is read once."""
+    for partition in find_partitions(connection):
+        if partition.day is None or not outside(partition.day, since, until):
+            yield from ((partition.relation, condition) for condition in partition.ranges(RANGE_BYTES))
 
 
-def types(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
-    """Return the columns of a table with their types. An older database has fewer columns."""
-    rows = connection.execute(
-        "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a"
-        " WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped",
-        [table],
-    )
-    return dict(rows.fetchall())
+def outside(day: date, since: datetime | None, until: datetime | None) -> bool:
+    """Return whether no row of this day (UTC) can lie between ``since`` and ``until``."""
+    begin = datetime.combine(day, time.min, UTC)
+    return (until is not None and begin >= until) or (since is not None and begin + timedelta(days=1) <= since)
+
+
+def by_id(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
+    """Yield ranges of ids with about equally many rows.
+
+    A row that is updated meanwhile keeps its id, so it is not read twice.
+    """
+    last = 0
+    while True:
+        rows = connection.execute(
+            f"SELECT max(n.id) FROM (SELECT t.id FROM {table} AS t WHERE t.id > %s ORDER BY t.id LIMIT %s) AS n",  # noqa: S608
+            [last, ROWS],
+        )
+        [upto] = only(rows)
+        if upto is None:
+            return
+        yield f"id > {last} AND id <= {upto}"
+        last = upto
+
+
+def distribute(parts: Sequence[Part], lists: int) -> list[list[Part]]:
+    """Distribute the parts, in their order, over ``lists`` lists of about equal length. No list is empty."""
+    lists = min(lists, len(parts))
+    return [list(parts[len(parts) * place // lists : len(parts) * (place + 1) // lists]) for place in range(lists)]

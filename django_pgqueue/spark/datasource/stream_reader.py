@@ -15,8 +15,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from django_pgqueue.spark.datasource.claims import Claims, LeaseExtender
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.reader import Statements, read_batches, types
+from django_pgqueue.spark.datasource.reader import Statements
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
+from django_pgqueue.spark.source import columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # After a crash the stream keeps the leases that it still holds; other consumers get the other messages.
             claims.extend()
         with self.options.source.connect() as connection, self.options.source.errors():
-            existing = types(connection, MESSAGE.name)
+            existing = columns_of(connection, MESSAGE.name)
         return [Statements([self.statement(existing, after, upto, *ids)]) for ids in claims.bounds(after, upto)]
 
     def statement(self, existing: dict[str, str], after: int, upto: int, first: int, last: int) -> str:
@@ -100,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Spark passes the objects that partitions() returned.
     def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return read_batches(self.options.source, partition.statements, self.schema)
+        return self.options.source.read(partition.statements, self.schema)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""

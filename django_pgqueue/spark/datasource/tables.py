@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.schema import BIG, MESSAGE, TEXT, TIME, Column
 from django_pgqueue.spark.schema import TABLES as LAKE
@@ -80,10 +81,10 @@ def source_schema(table: Table) -> StructType:
     return from_arrow_schema(pa.schema([(column.name, column.type) for column in table.columns]))
 
 
-def chosen_columns(table: Table, schema: StructType) -> tuple[list[Column], pa.Schema]:
+def chosen_columns(table: Table, wanted: StructType) -> tuple[list[Column], pa.Schema]:
     """Return the columns that a user's schema names, and the Arrow schema that Spark expects. Raises PipelineError."""
     known = {column.name: column for column in table.columns}
-    expected = to_arrow_schema(schema, timezone="UTC")
+    expected = to_arrow_schema(wanted, timezone="UTC")
     columns = []
     for field in expected:
         if field.name not in known:
@@ -95,16 +96,11 @@ def chosen_columns(table: Table, schema: StructType) -> tuple[list[Column], pa.S
     return columns, expected
 
 
-def select(table: Table, columns: Sequence[Column], existing: dict[str, str], rows: str = "") -> str:
-    """Return SELECT … FROM … without conditions. ``existing``: the columns of the database's table, with their
-    types.
+def select(table: Table, columns: Sequence[Column], existing: Mapping[str, str], rows: str = "") -> str:
+    """Return SELECT … FROM … without conditions. ``existing``: the columns of the database's table, with their types.
+    ``rows``: the partition to read, where there is one.
     """
-    kinds = existing | (JOINED if table.rows else {})
-    values = []
-    for column in columns:
-        kind = kinds.get(column.origin)
-        values.append(f'{column.absent if kind is None else column.expression(kind)} AS "{column.name}"')
-    return f"SELECT {', '.join(values)} FROM {rows or table.rows or table.name}"  # noqa: S608
+    return schema.select(columns, {**existing, **(JOINED if table.rows else {})}, rows or table.rows or table.name)
 
 
 def quoted_literal(value: object) -> str:

@@ -31,7 +31,7 @@ def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon
     path = writing.stage("channel", f"day={horizon.now.date()}")
     columns = schema.arrow_schema("channel")
     with open_writer(path, columns) as writer:
-        for batch in source.batches(query, columns):
+        for batch in source.read([query], columns):
             at = pa.array([horizon.now] * batch.num_rows, schema.TIME)
             writer.write_batch(batch.set_column(0, columns.field(0), at))
     return writing.staged(path)

@@ -17,15 +17,11 @@ from django_pgqueue.spark.export.archive import Closing, Partition, find_partiti
 from django_pgqueue.spark.export.comparison import letters_of
 from django_pgqueue.spark.export.horizon import Horizon, read_horizon
 from django_pgqueue.spark.export.task import RANGE_BYTES, ExportTask
+from django_pgqueue.spark.source import columns_of
 
 RANGES_PER_TASK = 8  # at most: the size of a file
 IDS_PER_RANGE = 10_000  # of missing rows, which an index finds
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
-
-COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute AS a
-WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,12 @@ def make_plan(
     """
     missing = missing or {}
     lacks = {day for table, day in missing if table == "archive"}
-    selects = {table: _select(connection, table, without) for table in schema.SOURCES}
+    existing = {table: _columns(connection, table) for table in schema.SOURCES}
+
+    def task(table: str, relation: str, condition: str, size: int = range_bytes) -> ExportTask:
+        query = schema.select(schema.TABLES[table], existing[table], relation, without)
+        return ExportTask(table, relation, (f"{query} WHERE {condition}",), size)
+
     archived, buried = since.get("archive", 0), since.get("dead_letter", 0)
     closing = Closing.from_state(state)
     # The horizon is read first: the rows below it are in the blocks that the partitions have afterwards.
@@ -77,19 +78,18 @@ def make_plan(
     closed = {}
     after = closing.advance(horizon)
     for partition in partitions:
-        query = f"{selects['archive']} FROM {partition.relation}"
         # The rows of a repaired day below the last horizon are read by the repair, also if it was closed before that.
         repaired = partition.day in lacks
         start = archived if repaired else first_xid(connection, partition, closing, archived)
         if partition.day and repaired:
             ids = missing["archive", partition.day]
             old = [*missing_rows(archived, ids, partition.ranges(range_bytes))]
-            tasks += [ExportTask("archive", partition.relation, query, (each,), range_bytes) for each in old]
+            tasks += [task("archive", partition.relation, each) for each in old]
         if start is not None and start < horizon.xid:
             rows = f"xid >= '{start}'::xid8 AND xid < '{horizon.xid}'::xid8"
             seen = state.get("open_days", {}).get(partition.day.isoformat(), 0) if partition.day else 0
             ranges = partition.new_ranges(connection, rows, range_bytes, seen)
-            tasks += [ExportTask("archive", partition.relation, query, (each,), size) for each, size in ranges]
+            tasks += [task("archive", partition.relation, each, size) for each, size in ranges]
         if partition.day and partition.day < after.before:
             day = partition.day.isoformat()
             now = {"blocks": partition.blocks, "xid": horizon.xid}
@@ -102,11 +102,9 @@ def make_plan(
     ]
     if horizon.xid > buried:
         letters += dead_letters.find_ranges(connection, buried, horizon.xid, range_bytes)
-    relation = schema.SOURCES["dead_letter"]
-    query = f"{selects['dead_letter']} FROM {relation}"
-    tasks += [ExportTask("dead_letter", relation, query, (each,), range_bytes) for each in letters]
+    tasks += [task("dead_letter", schema.SOURCES["dead_letter"], each) for each in letters]
     digest = channels.digest(connection)
-    query = f"{selects['channel']} FROM {schema.SOURCES['channel']}"
+    query = schema.select(schema.TABLES["channel"], existing["channel"], schema.SOURCES["channel"], without)
     return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), query, digest)
 
 
@@ -139,19 +137,19 @@ def group(tasks: list[ExportTask]) -> list[ExportTask]:
     grouped: list[ExportTask] = []
     for task in tasks:
         last = grouped[-1] if grouped else None
-        if last and last.query == task.query and len(last.ranges) < size:
-            grouped[-1] = replace(last, ranges=last.ranges + task.ranges, bytes=last.bytes + task.bytes)
+        if last and last.relation == task.relation and len(last.statements) < size:
+            grouped[-1] = replace(last, statements=last.statements + task.statements, bytes=last.bytes + task.bytes)
         else:
             grouped.append(task)
     return grouped
 
 
-def _select(connection: psycopg.Connection[Any], table: str, without: tuple[str, ...]) -> str:
+def _columns(connection: psycopg.Connection[Any], table: str) -> dict[str, str]:
     relation = schema.SOURCES[table]
-    existing = dict(connection.execute(COLUMNS, [relation]).fetchall())
+    existing = columns_of(connection, relation)
     if not existing or (table in schema.DAYS and "xid" not in existing):
         raise PipelineError(
             f"The database has no table {relation} that can be exported: migrate it, or look at the source and its "
             "search_path."
         )
-    return f"SELECT {schema.select_list(table, existing, without)}"
+    return existing

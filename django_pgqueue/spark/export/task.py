@@ -52,14 +52,11 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """A part of one table. ``query``: a SELECT from ``relation`` up to its WHERE; ``ranges``: a condition for each
-    statement; ``bytes``: about what they read together.
-    """
+    """A part of one table: short statements that read from ``relation``. ``bytes``: about what they read together."""
 
     table: str
     relation: str
-    query: str
-    ranges: tuple[str, ...]
+    statements: tuple[str, ...]
     bytes: int
 
 
@@ -90,7 +87,7 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
         files = Files(task.table, Path(folder))
         try:
             try:
-                for batch in read_task(task, source):
+                for batch in source.read(task.statements, schema.arrow_schema(task.table)):
                     files.write(batch)
             except TableGone:
                 return ExportResult(files.close(), gone=task.relation)
@@ -108,13 +105,6 @@ def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
                 return ExportResult(failure=str(refusal))
             raise
     raise AssertionError("a loop that always returns")
-
-
-def read_task(task: ExportTask, source: Source) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the task's ranges, one short statement for each."""
-    with source.reader() as reader:
-        for condition in task.ranges:
-            yield from reader.batches(f"{task.query} WHERE {condition}", schema.arrow_schema(task.table))
 
 
 def wait_for(source: Source) -> bool:
