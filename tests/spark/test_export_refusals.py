@@ -151,5 +151,5 @@ def test_a_database_without_our_tables_is_one_clear_line(dsn: str, lake: Path) -
 def test_an_older_database_lacks_columns(source: Source) -> None:
     existing = {"id": "bigint", "xid": "xid8"}
 
-    assert 'NULL::text AS "payload"' in schema.select_list("archive", existing)
-    assert "infinity" not in schema.select_list("archive", existing)
+    assert 'NULL::text AS "payload"' in schema.select(schema.TABLES["archive"], existing, "archive")
+    assert "infinity" not in schema.select(schema.TABLES["archive"], existing, "archive")

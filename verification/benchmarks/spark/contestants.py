@@ -36,7 +36,7 @@ def query(source: Source) -> str:
     """The same expressions that the export reads."""
     with source.connect() as connection:
         existing = dict(connection.execute(COLUMNS, [schema.SOURCES["archive"]]).fetchall())
-    return f"SELECT {schema.select_list('archive', existing)} FROM {schema.SOURCES['archive']}"
+    return schema.select(schema.TABLES["archive"], existing, schema.SOURCES["archive"])
 
 
 @contextmanager
