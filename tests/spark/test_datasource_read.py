@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_pgqueue.spark.datasource import ranges
+from django_pgqueue.spark.datasource import reader as module
 from django_pgqueue.spark.datasource.options import ReadOptions
 from django_pgqueue.spark.datasource.reader import TableReader
 from django_pgqueue.spark.datasource.tables import TABLES, source_schema
@@ -85,7 +85,7 @@ def test_every_row_is_read_once_from_many_ranges(
     fill_archive(database, 5000)
     fill_archive(database, 3000, DAY + timedelta(days=1))
     expected = database.execute("SELECT count(*), sum(id)::bigint FROM pgqueue_archived_message").fetchone()
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 60_000)
+    monkeypatch.setattr(module, "RANGE_BYTES", 60_000)
     statements = [part.statements for part in asked(dsn, table="archive", partitions="5").partitions()]
     assert len(statements) == 5
     assert sum(map(len, statements)) > 10
@@ -101,9 +101,9 @@ def test_ids_are_cut_into_ranges_of_equally_many_rows(
     dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_dead_letters(database, 1001, id="(i + 1) * CASE WHEN i < 500 THEN 1 ELSE 1000000 END")
-    monkeypatch.setattr(ranges, "ROWS", 100)
-    reader = asked(dsn, table="dead_letter", partitions="3")
-    counts = [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
+    monkeypatch.setattr(module, "ROWS", 100)
+    read = asked(dsn, table="dead_letter", partitions="3")
+    counts = [sum(batch.num_rows for batch in read.read(part)) for part in read.partitions()]
 
     assert sum(counts) == 1001
     assert len(counts) == 3

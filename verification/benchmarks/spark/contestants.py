@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.plan import COLUMNS
 from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.session import session
-from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.source import Source, columns_of
 
 MASTER = "local[*,4]"
 BATCH_ROWS = 50_000
@@ -35,7 +34,7 @@ TYPES = {"int64": "int8", "int32": "int4", "int16": "int2", "string": "text", "b
 def query(source: Source) -> str:
     """The same expressions that the export reads."""
     with source.connect() as connection:
-        existing = dict(connection.execute(COLUMNS, [schema.SOURCES["archive"]]).fetchall())
+        existing = columns_of(connection, schema.SOURCES["archive"])
     return schema.select(schema.TABLES["archive"], existing, schema.SOURCES["archive"])
 
 
