@@ -51,13 +51,13 @@ BEGIN
             USING ERRCODE = 'PGQ01', HINT = 'They were removed as left over: run the job again. Nothing was enqueued.';
     END IF;
 
-    -- Each channel is looked at once: unknown ones are created or refused by name, released ones refused. Those with a max_size are locked in
+    -- Each channel is looked at once: unknown ones are created or refused by name. Those with a max_size are locked in
     -- the order of all enqueuers.
     FOR v_channel IN
         SELECT n.queue, n.channel, c.id, c.max_size
         FROM (SELECT DISTINCT u.queue, u.channel
             FROM unnest(p_stages) AS s (id), pgqueue_ingest_channels(s.id) AS u) AS n
-        LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel AND c.released_at IS NULL
+        LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
         ORDER BY c.id, n.queue, n.channel
     LOOP
         IF v_channel.id IS NULL THEN
