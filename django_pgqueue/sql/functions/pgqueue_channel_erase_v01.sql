@@ -33,6 +33,9 @@ AS $$
 DECLARE
     v_ids bigint[];
     v_names text[];
+    v_name text;
+    v_schedules text[];
+    v_ticks bigint[];
     v_step record;
     v_table record;
     v_until bigint;
@@ -104,7 +107,28 @@ BEGIN
             FROM pgqueue_erase_messages(v_ids, p_force, false, p_limit, 9223372036854775807) AS e;
             removed := jsonb_strip_nulls(jsonb_build_object('message', v_step.messages, 'batch', v_batches));
         END IF;
-        removed := removed || pgqueue_erase_figures(p_queue, v_names, v_ids, p_dry_run);
+        -- Both locks mean that no other transaction writes these figures meanwhile.
+        FOREACH v_name IN ARRAY ARRAY['activity', 'backlog', 'tally', 'unarchived', 'unarchived_total'] LOOP
+            removed := removed || jsonb_build_object(v_name,
+                pgqueue_erase_rows(('pgqueue_' || v_name)::regclass, p_queue, v_names, p_dry_run));
+        END LOOP;
+        IF to_regproc('pgqueue_erase_pipeline') IS NOT NULL THEN
+            removed := removed || pgqueue_erase_pipeline(p_queue, v_names, p_dry_run);
+        END IF;
+        v_schedules := ARRAY(SELECT s.name FROM pgqueue_schedule AS s
+            WHERE s.queue = p_queue AND s.channel = ANY (v_names) FOR UPDATE SKIP LOCKED);
+        v_ticks := ARRAY(SELECT t.id FROM pgqueue_schedule_tick AS t
+            WHERE t.schedule = ANY (v_schedules) FOR UPDATE SKIP LOCKED);
+        removed := removed || jsonb_build_object('schedule', cardinality(v_schedules),
+            'schedule_tick', cardinality(v_ticks), 'channel', cardinality(v_ids));
+        IF NOT p_dry_run THEN
+            DELETE FROM pgqueue_unique_key AS k WHERE k.channel_id = ANY (v_ids);
+            DELETE FROM pgqueue_schedule AS s WHERE s.name = ANY (v_schedules);
+            DELETE FROM pgqueue_schedule_tick AS t WHERE t.id = ANY (v_ticks);
+            UPDATE pgqueue_channel AS c
+            SET released_at = clock_timestamp()
+            WHERE c.id = ANY (v_ids) AND c.released_at IS NULL AND pgqueue_count_live(c.id) = 0;
+        END IF;
         outcome := 'erased';
     ELSE
         outcome := 'busy';

@@ -22,11 +22,26 @@ AS $$
 DECLARE
     v_problem text := pgqueue_channel_problem(p_queue, p_channel, p_limits);
     v_ordered boolean;
+    v_released record;
 BEGIN
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid channel: ' || v_problem);
     ELSE
-        refusal := pgqueue_make_room(p_queue, p_channel);
+        -- A released channel that has drained frees its name. Its row stays until pgqueue_remove_released finds it
+        -- safe: an enqueue that has looked it up and is not committed yet must meet its context, not that of a new
+        -- tenant.
+        SELECT c.id, pgqueue_count_live(c.id) AS live INTO v_released FROM pgqueue_channel AS c
+        WHERE c.queue = p_queue AND c.name = p_channel AND c.released_at IS NOT NULL;
+        IF v_released.live > 0 THEN
+            refusal := pgqueue_refusal('PGQ05',
+                format('channel "%s" of queue "%s" was released and still drains %s message(s)', p_channel, p_queue,
+                    v_released.live),
+                'Wait until they are settled, or purge the channel. '
+                'To take the release back, set released_at to NULL.');
+        ELSIF FOUND THEN
+            UPDATE pgqueue_channel AS c SET name = format('%s (released %s)', left(c.name, 160), c.id)
+            WHERE c.id = v_released.id AND c.queue = p_queue AND c.name = p_channel AND c.released_at IS NOT NULL;
+        END IF;
     END IF;
     IF refusal IS NOT NULL THEN
         outcome := refusal ->> 'outcome';

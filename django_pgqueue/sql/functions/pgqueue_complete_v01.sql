@@ -42,8 +42,9 @@ BEGIN
             ARRAY['p_tokens', 'p_results', 'p_ran_seconds'],
             ARRAY[cardinality(p_tokens), cardinality(p_results), cardinality(p_ran_seconds)])));
     END IF;
-    IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
-        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
+    IF p_archive NOT IN ('full', 'outcome', 'none') THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07',
+            pgqueue_settings_problem('queue', jsonb_build_object('archive', p_archive))));
     END IF;
     IF cardinality(p_ids) = 1 AND NOT p_cancelled AND p_archive IS NULL THEN
         -- One message that is archived in full, the most frequent case: several short statements cost less than the

@@ -12,7 +12,7 @@ BEGIN
     INSERT INTO pgqueue_limit (name, breaker_handler, breaker_failures, breaker_within, breaker_pause, per, parent_id,
         channel_id)
     VALUES (
-        -- A name of 200 characters leaves no room for the channel; pgqueue_limit_problem refuses names like this one.
+        -- A name of 200 characters leaves no room for the channel; pgqueue_limit_set refuses names like this one.
         CASE WHEN p_limit.breaker_failures IS NULL THEN 'limit ' || p_limit.id ELSE p_limit.name END
             || ', channel ' || p_channel_id,
         p_limit.breaker_handler, p_limit.breaker_failures, p_limit.breaker_within, p_limit.breaker_pause, p_limit.per,

@@ -20,7 +20,13 @@ SECURITY DEFINER
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_problem text := pgqueue_limit_problem(p_name, p_settings);
+    v_problem text := CASE
+        WHEN coalesce(p_name, '') = '' OR length(p_name) > 200 THEN 'its name takes 1 to 200 characters'
+        WHEN EXISTS (SELECT FROM pgqueue_limit AS l WHERE l.name = p_name AND l.breaker_failures IS NOT NULL) THEN
+            'it is a breaker (pgqueue_breaker_set)'
+        WHEN p_name ~ '^limit [0-9]+, channel [0-9]+$' THEN 'names like this are of the limits of single channels'
+        ELSE pgqueue_settings_problem('limit', p_settings)
+    END;
     v_freed bigint[];
     v_ids bigint[];
     v_limit pgqueue_limit;

@@ -18,8 +18,9 @@ DECLARE
     v_leased pgqueue_delivery;
     v_ids bigint[] := '{}';
 BEGIN
-    IF p_archive IS NOT NULL AND pgqueue_archive_problem(p_archive) IS NOT NULL THEN
-        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07', pgqueue_archive_problem(p_archive)));
+    IF p_archive NOT IN ('full', 'outcome', 'none') THEN
+        PERFORM pgqueue_raise(pgqueue_refusal('PGQ07',
+            pgqueue_settings_problem('queue', jsonb_build_object('archive', p_archive))));
     END IF;
     FOR v_leased IN
         SELECT d.* FROM pgqueue_dequeue(p_queue, p_limit, interval '1 minute', p_worker) AS d

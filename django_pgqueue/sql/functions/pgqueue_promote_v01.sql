@@ -12,30 +12,22 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_ids bigint[];
 BEGIN
-    IF p_queue IS NULL THEN
-        v_ids := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
+    v_ids := ARRAY(
+        SELECT m.id
+        FROM (
+            SELECT m.id, m.channel_id, m.dequeue_at FROM pgqueue_message AS m
             WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
-            ORDER BY m.dequeue_at
-            LIMIT p_limit
-            FOR UPDATE SKIP LOCKED);
-    ELSE
-        v_ids := ARRAY(
-            SELECT m.id
-            FROM (
-                SELECT m.id, m.channel_id, m.dequeue_at FROM pgqueue_message AS m
-                WHERE m.status = 3 AND m.waits_for IS NULL AND m.dequeue_at >= p_from AND m.dequeue_at <= v_now
-                ORDER BY m.dequeue_at LIMIT 1000
-            ) AS d
-            -- As in pgqueue_reclaim; the cast is as in pgqueue_announce.
-            CROSS JOIN LATERAL (
-                SELECT m.id FROM pgqueue_message AS m
-                WHERE m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
-                    AND p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id)
-                FOR UPDATE SKIP LOCKED
-            ) AS m
-            LIMIT p_limit);
-    END IF;
+            -- A tick goes on behind all that another transaction has locked; a dequeue looks at so many.
+            ORDER BY m.dequeue_at LIMIT CASE WHEN p_queue IS NOT NULL THEN 1000 END
+        ) AS d
+        -- As in pgqueue_reclaim; the cast is as in pgqueue_announce.
+        CROSS JOIN LATERAL (
+            SELECT m.id FROM pgqueue_message AS m
+            WHERE m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
+                AND (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id))
+            FOR UPDATE SKIP LOCKED
+        ) AS m
+        LIMIT p_limit);
     IF v_ids = '{}' THEN
         RETURN 0;
     END IF;

@@ -2,7 +2,7 @@
 -- a channel and handler that had the same number of attempts, more of them when the ids do not fit into 8,000 bytes.
 -- The caller has changed the messages, and calls this when any queue has events. p_event: created | deferred | retried
 -- | completed | dead_lettered | cancelled | popped | purged | dropped | rescheduled. p_archived_at: of those that went
--- to the archive; p_unarchived: those that were not archived, as in pgqueue_note_unarchived, with id and handler.
+-- to the archive; p_unarchived: those that were not archived, as pgqueue_archive has them.
 -- Locks: none, but NOTIFY lets transactions commit one after the other; hence it is off by default.
 CREATE FUNCTION pgqueue_publish(p_event text, p_ids bigint[], p_archived_at timestamptz DEFAULT NULL,
     p_unarchived jsonb DEFAULT NULL)

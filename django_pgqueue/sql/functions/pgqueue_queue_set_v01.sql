@@ -11,7 +11,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-    v_problem text := pgqueue_queue_problem(p_settings);
+    v_problem text := pgqueue_settings_problem('queue', p_settings);
 BEGIN
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid queue: ' || v_problem);

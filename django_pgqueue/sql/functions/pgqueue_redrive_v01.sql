@@ -30,6 +30,7 @@ AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_letters record;
+    v_channel record;
     v_refusal jsonb;
     v_problem text := pgqueue_unpaired('p_ids', cardinality(p_ids), ARRAY['p_payloads', 'p_times'],
         ARRAY[cardinality(p_payloads), cardinality(p_times)]);
@@ -72,10 +73,26 @@ BEGIN
     IF v_letters.ids IS NULL THEN
         RETURN;
     END IF;
-    v_refusal := CASE
-        WHEN v_letters.problem IS NOT NULL THEN pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_letters.problem)
-        ELSE pgqueue_redrive_refusal(v_letters.ids, p_channel, p_wait)
-    END;
+    IF v_letters.problem IS NOT NULL THEN
+        v_refusal := pgqueue_refusal('PGQ07', 'invalid redrive: ' || v_letters.problem);
+    ELSE
+        -- A redrive drops nothing: a full channel refuses. In the order of channels (lock order, step 1).
+        FOR v_channel IN
+            SELECT n.queue, n.channel, n.messages
+            FROM (
+                SELECT d.queue, coalesce(p_channel, d.channel) AS channel, count(*) AS messages
+                FROM pgqueue_dead_letter AS d
+                WHERE d.id = ANY (v_letters.ids)
+                GROUP BY 1, 2
+            ) AS n
+            LEFT JOIN pgqueue_channel AS c ON c.queue = n.queue AND c.name = n.channel
+            ORDER BY c.id NULLS FIRST
+        LOOP
+            v_refusal := pgqueue_enqueue_check(v_channel.queue, v_channel.channel, v_channel.messages, false, false,
+                p_wait);
+            EXIT WHEN v_refusal IS NOT NULL;
+        END LOOP;
+    END IF;
     IF v_refusal IS NOT NULL THEN
         RETURN QUERY SELECT NULL::bigint, NULL::bigint, v_refusal ->> 'outcome', v_refusal;
         RETURN;
