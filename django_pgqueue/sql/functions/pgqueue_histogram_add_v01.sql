@@ -2,16 +2,9 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_histogram_add(p_one integer[], p_other integer[])
 RETURNS integer[]
-LANGUAGE plpgsql
+LANGUAGE sql
 IMMUTABLE
 AS $$
-DECLARE
-    v_sum integer[] := CASE WHEN cardinality(p_one) < cardinality(p_other) THEN p_other ELSE p_one END;
-    v_less integer[] := CASE WHEN cardinality(p_one) < cardinality(p_other) THEN p_one ELSE p_other END;
-BEGIN
-    FOR v_place IN 1 .. cardinality(v_less) LOOP
-        v_sum[v_place] := v_sum[v_place] + v_less[v_place];
-    END LOOP;
-    RETURN v_sum;
-END;
+SELECT coalesce(array_agg(coalesce(u.one, 0) + coalesce(u.other, 0) ORDER BY u.place), '{}')
+FROM unnest(p_one, p_other) WITH ORDINALITY AS u (one, other, place);
 $$;

@@ -5,31 +5,20 @@
 -- Locks: none.
 CREATE FUNCTION pgqueue_histogram_percentile(p_counts bigint[], p_share double precision)
 RETURNS double precision
-LANGUAGE plpgsql
+LANGUAGE sql
 IMMUTABLE
 AS $$
-DECLARE
-    v_total bigint := 0;
-    v_wanted double precision;
-    v_seen bigint := 0;
-    v_count bigint;
-    v_place integer := 0;
-BEGIN
-    FOREACH v_count IN ARRAY coalesce(p_counts, '{}') LOOP
-        v_total := v_total + v_count;
-    END LOOP;
-    v_wanted := p_share * v_total;
-    FOREACH v_count IN ARRAY coalesce(p_counts, '{}') LOOP
-        v_place := v_place + 1;
-        IF v_count > 0 AND v_seen + v_count >= v_wanted THEN
-            RETURN CASE v_place
-                WHEN 1 THEN 0.001 * (v_wanted - v_seen) / v_count
-                WHEN 61 THEN 0.001 * 2 ^ 29.5
-                ELSE 0.001 * 2 ^ ((v_place - 2 + (v_wanted - v_seen) / v_count) / 2)
-            END;
-        END IF;
-        v_seen := v_seen + v_count;
-    END LOOP;
-    RETURN NULL;
-END;
+-- Takes the first position at which the share is reached.
+SELECT CASE n.place
+    WHEN 1 THEN 0.001 * (n.wanted - n.seen) / n.count
+    WHEN 61 THEN 0.001 * 2 ^ 29.5
+    ELSE 0.001 * 2 ^ ((n.place - 2 + (n.wanted - n.seen) / n.count) / 2)
+END
+FROM (
+    SELECT u.place, u.count, p_share * sum(u.count) OVER ()::double precision AS wanted,
+        (sum(u.count) OVER (ORDER BY u.place) - u.count)::double precision AS seen
+    FROM unnest(p_counts) WITH ORDINALITY AS u (count, place)
+) AS n
+WHERE n.count > 0 AND n.seen + n.count >= n.wanted
+ORDER BY n.place LIMIT 1;
 $$;
