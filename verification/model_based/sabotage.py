@@ -38,7 +38,7 @@ OPERATORS = (
     ),
     Defect("redriven letters are deleted", "delete_dead", " AND d.redriven_at IS NULL", ""),
     Defect("an edit changes leased messages", "edit", WAITING, ANY),
-    Defect("a queue is purged with its leased messages", "queue_purge", "m.status = 1", "m.status IN (1, 2)"),
+    Defect("a queue is purged with its leased messages", "lock_unleased", "m.status = 1", "m.status IN (1, 2)"),
 )  # fmt: skip
 """Defects in the calls of operators, who are not in the runs of `verification.chaos`."""
 BROUGHT_BACK = (

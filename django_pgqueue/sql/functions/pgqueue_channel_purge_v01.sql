@@ -14,12 +14,10 @@ CREATE FUNCTION pgqueue_channel_purge(
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET enable_seqscan = off
-SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE
     v_channel_id bigint;
-    v_ids bigint[];
 BEGIN
     SELECT c.id INTO v_channel_id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = p_channel;
     IF p_limit < 0 THEN
@@ -29,19 +27,8 @@ BEGIN
     ELSE
         -- Reads each status by its index: no other index finds the messages of one channel, and a scan by ids reads
         -- those of all channels.
-        v_ids := ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_channel_id AND m.status = 1
-            ORDER BY -m.priority, m.dequeue_at, m.id
-            LIMIT p_limit
-            FOR UPDATE SKIP LOCKED);
-        v_ids := v_ids || ARRAY(
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = v_channel_id AND m.status = 3
-            ORDER BY m.dequeue_at
-            LIMIT p_limit - cardinality(v_ids)
-            FOR UPDATE SKIP LOCKED);
-        messages := coalesce(cardinality(pgqueue_archive(v_ids, 'purged')), 0);
+        messages := coalesce(cardinality(
+            pgqueue_archive(pgqueue_lock_unleased(ARRAY[v_channel_id], p_limit), 'purged')), 0);
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'purged');
 END;

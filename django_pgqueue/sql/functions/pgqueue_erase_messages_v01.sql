@@ -36,22 +36,7 @@ BEGIN
         RETURN;
     END IF;
     -- Reads each status by its index, as pgqueue_channel_purge does.
-    v_ids := ARRAY(
-        SELECT w.id
-        FROM unnest(p_channel_ids) AS u (id)
-        CROSS JOIN LATERAL (
-            SELECT m.id FROM pgqueue_message AS m
-            WHERE m.channel_id = u.id AND m.status = 1 AND m.id <= p_until
-            ORDER BY -m.priority, m.dequeue_at, m.id
-            LIMIT p_limit
-            FOR UPDATE SKIP LOCKED
-        ) AS w
-        LIMIT p_limit);
-    v_ids := v_ids || ARRAY(
-        SELECT m.id FROM pgqueue_message AS m
-        WHERE m.channel_id = ANY (p_channel_ids) AND m.status = 3 AND m.id <= p_until
-        LIMIT p_limit - cardinality(v_ids)
-        FOR UPDATE SKIP LOCKED);
+    v_ids := pgqueue_lock_unleased(p_channel_ids, p_limit, p_until);
     IF p_force THEN
         v_ids := v_ids || ARRAY(
             SELECT m.id FROM pgqueue_message AS m

@@ -17,7 +17,9 @@ DECLARE
     v_now timestamptz := clock_timestamp();
     v_arrival record;
     v_channel record;
-    v_full bigint[];
+    v_full bigint[] := '{}';
+    v_queue text;
+    v_refusal jsonb;
     v_dropped bigint[];
 BEGIN
     -- A snapshot of the past may show a channel that has been released and removed since: fail then, instead of losing
@@ -73,15 +75,42 @@ BEGIN
         UPDATE pgqueue_message AS m SET status = 3
         WHERE m.id = ANY (ARRAY(SELECT a.id FROM arrived AS a WHERE a.status = 1 AND a.dequeue_at > v_now));
     END IF;
-    SELECT pgqueue_arrive(array_agg(n.channel_id), array_agg(n.messages), array_agg(n.rank), array_agg(n.at),
-        array_agg(n.id), array_agg(n.waits)) INTO v_full
-    FROM (
-        -- The floor is the least of each part: at or before the first message, and cheaper than a sort of a million.
-        SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
-            min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id,
-            bool_or(r.waits_for IS NOT NULL) AS waits
-        FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r GROUP BY r.channel_id
-    ) AS n;
+    -- Counts the messages of each channel, in channel order, appends an arrival, and wakes the workers that sleep.
+    FOR v_arrival IN
+        SELECT n.*, c.queue, c.released_at, c.max_size, c.full_policy
+        FROM (
+            -- The floor is the least of each part: at or before the first message, cheaper than a sort of a million.
+            SELECT r.channel_id, count(*) AS messages, min(-r.priority) FILTER (WHERE r.ready) AS rank,
+                min(r.dequeue_at) FILTER (WHERE r.ready) AS at, min(r.id) FILTER (WHERE r.ready) AS id,
+                bool_or(r.waits_for IS NOT NULL) AS waits
+            FROM (SELECT a.*, a.status = 1 AND a.dequeue_at <= v_now AS ready FROM arrived AS a) AS r
+            GROUP BY r.channel_id
+        ) AS n
+        LEFT JOIN pgqueue_channel AS c ON c.id = n.channel_id
+        ORDER BY n.channel_id
+    LOOP
+        IF v_arrival.queue IS NULL THEN
+            RAISE EXCEPTION 'channel % does not exist', v_arrival.channel_id
+                USING ERRCODE = 'PGQ03', HINT = 'Create the channel first: pgqueue_channel_set(queue, channel).';
+        ELSIF v_arrival.released_at IS NOT NULL THEN
+            PERFORM pgqueue_raise(pgqueue_channel_refusal('PGQ05', v_arrival.channel_id));
+        ELSIF v_arrival.max_size IS NOT NULL THEN
+            v_refusal := (pgqueue_reserve(v_arrival.channel_id, v_arrival.max_size, v_arrival.messages)).refusal;
+            IF v_refusal ->> 'outcome' = 'full' AND v_arrival.full_policy IN ('drop_oldest', 'replace') THEN
+                v_full := v_full || v_arrival.channel_id;
+            ELSE
+                PERFORM pgqueue_raise(v_refusal);
+            END IF;
+        END IF;
+        IF v_arrival.id IS NOT NULL THEN
+            INSERT INTO pgqueue_arrival (queue, channel_id, floor_rank, floor_at, floor_id)
+            VALUES (v_arrival.queue, v_arrival.channel_id, v_arrival.rank, v_arrival.at, v_arrival.id);
+        END IF;
+        IF (v_arrival.id IS NOT NULL OR v_arrival.waits) AND v_arrival.queue IS DISTINCT FROM v_queue THEN
+            v_queue := v_arrival.queue;
+            PERFORM pgqueue_wake(v_queue);
+        END IF;
+    END LOOP;
     -- Messages are locked after all counts, so that no caller waits for a count while it holds messages.
     -- The surplus of a channel with drop_oldest or replace goes to the archive as dropped; a lease is no surplus.
     FOR v_channel IN

@@ -15,34 +15,14 @@ SECURITY DEFINER
 SET enable_seqscan = off
 SET jit = off
 AS $$
-DECLARE
-    v_ids bigint[];
 BEGIN
     refusal := pgqueue_missing_queue(p_queue);
     IF p_limit < 0 THEN
         refusal := pgqueue_refusal('PGQ07', format('a purge takes a limit of 0 or more, not %s', p_limit));
     END IF;
     IF refusal IS NULL THEN
-        v_ids := ARRAY(
-            SELECT w.id
-            FROM pgqueue_channel AS c
-            -- Reads each channel by the index of ready messages.
-            CROSS JOIN LATERAL (
-                SELECT m.id FROM pgqueue_message AS m
-                WHERE m.channel_id = c.id AND m.status = 1
-                ORDER BY -m.priority, m.dequeue_at, m.id
-                FOR UPDATE SKIP LOCKED
-            ) AS w
-            WHERE c.queue = p_queue
-            LIMIT p_limit);
-        v_ids := v_ids || ARRAY(
-            SELECT m.id
-            FROM pgqueue_message AS m
-            JOIN pgqueue_channel AS c ON c.id = m.channel_id AND c.queue = p_queue
-            WHERE m.status = 3
-            LIMIT p_limit - cardinality(v_ids)
-            FOR UPDATE OF m SKIP LOCKED);
-        messages := coalesce(cardinality(pgqueue_archive(v_ids, 'purged')), 0);
+        messages := coalesce(cardinality(pgqueue_archive(pgqueue_lock_unleased(
+            ARRAY(SELECT c.id FROM pgqueue_channel AS c WHERE c.queue = p_queue), p_limit), 'purged')), 0);
     END IF;
     outcome := coalesce(refusal ->> 'outcome', 'purged');
 END;
