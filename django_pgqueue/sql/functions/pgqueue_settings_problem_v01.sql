@@ -1,7 +1,7 @@
 -- Returns the error in the settings of a channel, queue, limit or breaker; NULL when all are valid.
 -- p_thing: channel | queue | limit | breaker. p_settings: a JSON object, as in the function that sets them. A setting
--- that is null is not set. The table below has the rules: of what it is a setting, what it takes, and the bounds or the
--- words.
+-- that is null is not set; context, forgive and handlers may not be null. The table below has the rules: of what it is a
+-- setting, what it takes, and the bounds or the words.
 -- Locks: none.
 CREATE FUNCTION pgqueue_settings_problem(p_thing text, p_settings jsonb)
 RETURNS text
@@ -46,7 +46,7 @@ BEGIN
         SELECT s.key, s.value, s.value #>> '{}' AS text, jsonb_typeof(s.value) AS type, r.takes, r.least, r.most,
             (SELECT array_agg(n.key) FROM rule AS n) AS known
         FROM jsonb_each(p_settings) AS s LEFT JOIN rule AS r ON r.key = s.key
-        WHERE s.value <> 'null' OR r.key IS NULL OR s.key IN ('context', 'forgive')
+        WHERE s.value <> 'null' OR r.key IS NULL OR s.key IN ('context', 'forgive', 'handlers')
         ORDER BY r.key IS NOT NULL
     LOOP
         IF v_rule.takes IS NULL THEN
