@@ -1,7 +1,7 @@
 -- Returns the error in the settings of a channel, queue, limit or breaker; NULL when all are valid.
 -- p_thing: channel | queue | limit | breaker. p_settings: a JSON object, as in the function that sets them. A setting
--- that is null is not set; context, forgive and handlers may not be null. The table below has the rules: of what it is a
--- setting, what it takes, and the bounds or the words.
+-- that is null is not set; context, forgive and handlers may not be null. The table below has the rules: of what it is
+-- a setting, what it takes, and the bounds or the words.
 -- Locks: none.
 CREATE FUNCTION pgqueue_settings_problem(p_thing text, p_settings jsonb)
 RETURNS text
