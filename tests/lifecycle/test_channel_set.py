@@ -78,7 +78,7 @@ def test_the_same_name_in_another_queue_is_another_channel():
         ({"max_concurrency": "many"}, None),
         ({"max_size": 0}, "release the channel"),
         ({"max_size": -5}, "max_size"),
-        ({"full_policy": "explode"}, "drop_oldest nor replace"),
+        ({"full_policy": "explode"}, "drop_oldest or replace"),
         ({"release_interval": timedelta(0)}, "release_interval"),
         ({"release_interval": timedelta(seconds=-1)}, "release_interval"),
         ({"release_interval": "nonsense"}, None),
