@@ -36,6 +36,7 @@ DECLARE
     v_name text;
     v_schedules text[];
     v_ticks bigint[];
+    v_pipeline jsonb := '{}';
     v_step record;
     v_table record;
     v_until bigint;
@@ -113,13 +114,13 @@ BEGIN
                 pgqueue_erase_rows(('pgqueue_' || v_name)::regclass, p_queue, v_names, p_dry_run));
         END LOOP;
         IF to_regproc('pgqueue_erase_pipeline') IS NOT NULL THEN
-            removed := removed || pgqueue_erase_pipeline(p_queue, v_names, p_dry_run);
+            v_pipeline := pgqueue_erase_pipeline(p_queue, v_names, p_dry_run);
         END IF;
         v_schedules := ARRAY(SELECT s.name FROM pgqueue_schedule AS s
             WHERE s.queue = p_queue AND s.channel = ANY (v_names) FOR UPDATE SKIP LOCKED);
         v_ticks := ARRAY(SELECT t.id FROM pgqueue_schedule_tick AS t
             WHERE t.schedule = ANY (v_schedules) FOR UPDATE SKIP LOCKED);
-        removed := removed || jsonb_build_object('schedule', cardinality(v_schedules),
+        removed := removed || v_pipeline || jsonb_build_object('schedule', cardinality(v_schedules),
             'schedule_tick', cardinality(v_ticks), 'channel', cardinality(v_ids));
         IF NOT p_dry_run THEN
             DELETE FROM pgqueue_unique_key AS k WHERE k.channel_id = ANY (v_ids);
