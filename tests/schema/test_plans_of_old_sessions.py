@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.schema.calls import COLUMNS, VERBS, RecordPlans, is_bounded, lone, make_channels, nodes, plans_of
+from tests.schema.calls import COLUMNS, VERBS, RecordPlans, dequeue, is_bounded, lone, make_channels, nodes, plans_of
 from tests.support.databases import migrated
 from tests.support.sessions import Session
-from tests.support.verbs import dequeue, enqueue, make_channel, retry, settle, tick
+from tests.support.verbs import enqueue, make_channel, retry, settle, tick
 
 pytestmark = [pytest.mark.auto_explain, pytest.mark.django_db]
 
@@ -80,8 +80,7 @@ def plan_all(session: Session) -> None:
 def churn(session: Session) -> None:
     for cycle in range(CYCLES):
         enqueue(session, f"channel{cycle % CHANNELS:04}")
-        # None of them ends meanwhile: a sweep walks the leases that have ended, also those of messages that are gone.
-        leases = dequeue(session, 3, lease="1 hour")
+        leases = dequeue(session, 3)
         if cycle % 4:
             settle(session, leases)
         else:
@@ -92,7 +91,7 @@ def churn(session: Session) -> None:
 
 
 def serve_all(session: Session) -> None:
-    while leases := dequeue(session, 50, lease="1 hour"):
+    while leases := dequeue(session, 50):
         settle(session, leases)
 
 
