@@ -24,11 +24,11 @@ from django_pgqueue.outcomes import Defer, Outcome, Retry
 from django_pgqueue.sql.call import alias
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
-from django_pgqueue.testing.recorder import Leases, Recorder
+from django_pgqueue.testing.recorder import Recorder
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.executor import Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.fetch.contention import Contention
-from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.atomic import Atomic
 from django_pgqueue.worker.run.perform import Performer
@@ -76,7 +76,8 @@ class Drain:
         self._recorder = Recorder(using)
         self._middleware = Middleware.configured()
         options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
-        atomic = Atomic(options, keeper=Leases(), board=Board(), ledger=self._recorder)
+        self._board = Board()
+        atomic = Atomic(options, board=self._board, ledger=self._recorder)
         self._performer = Performer(atomic, find=self._find)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
@@ -165,8 +166,10 @@ class Drain:
             self._raised[deliveries[0].id] = unknown_handler_error(deliveries[0].handler)
         self._recorder.found.clear()
         before = hooks()
+        self._board.hold(deliveries, time.monotonic())
         executions = [without_grace(done) for done in self._performer.perform(deliveries, self._called)]
         self._settle(executions)
+        self._board.settle(deliveries)
         run_hooks(before, robust=not self._raise_errors)
         found = self._recorder.found
         self._for_later |= {execution.delivery.id for execution, event in found if is_later(execution, event)}

@@ -1,4 +1,4 @@
-"""Stand in for the ledger and the lease keeper of a worker in ``drain``."""
+"""Stand in for the ledger of a worker in ``drain``."""
 
 from __future__ import annotations
 
@@ -25,30 +25,3 @@ class Recorder(Ledger):
         lost = list(deliveries)
         self.found += [(Execution(delivery, COMPLETED), "lost") for delivery in lost]
         super().lost(lost, effects=effects)
-
-
-class Leases:
-    """Replace a lease keeper: a test holds its leases while the handler runs, and never loses them."""
-
-    def hold(self, deliveries: Iterable[Delivery], since: float) -> None:
-        """Do nothing: no heartbeat is needed."""
-
-    def settling(self, deliveries: Iterable[Delivery], now: bool = True) -> None:
-        """Do nothing: no heartbeat can come between."""
-
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Return all deliveries: each lease is still held."""
-        return list(deliveries)
-
-    def holds(self, delivery: Delivery) -> bool:
-        """Return True: no lease is ever lost."""
-        return True
-
-    def __len__(self) -> int:
-        return 0
-
-    def start(self) -> None:
-        """Do nothing: there is no thread."""
-
-    def stop(self) -> None:
-        """Do nothing: there is no thread."""

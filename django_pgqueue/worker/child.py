@@ -13,10 +13,9 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare_process
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.startup import Orders, prepare_process
 
 if TYPE_CHECKING:
     from django_pgqueue.worker.worker import QueueWorker

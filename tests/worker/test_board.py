@@ -1,4 +1,4 @@
-"""The board: what one process writes, another reads."""
+"""The board: the leases that a process holds and the messages that it has begun; another process reads it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
-from django_pgqueue.worker.hold import board as module
-from django_pgqueue.worker.hold.board import MOST_PLACES, Board
+import pytest
+
+from django_pgqueue import Delivery
+from django_pgqueue.worker import board as module
+from django_pgqueue.worker.board import MOST_PLACES, Board, ShownLease
+from tests.support.deliveries import DELIVERY
 from tests.support.paths import REPOSITORY
 
 WRITER = """
 import os, signal, sys
 from types import SimpleNamespace
-from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.board import Board
 board = Board(int(sys.argv[1]))
 settled, ended, *running = [SimpleNamespace(id=number) for number in range(1, 5)]
 held = SimpleNamespace(id=9, token=SimpleNamespace(int=2**127 + 1))
@@ -116,3 +122,85 @@ def test_it_works_without_memory_that_has_a_name_of_its_own() -> None:
     board.begin(messages(5))
     assert [entry.id for entry in Board(fd).running()] == [5]
     board.close()
+
+
+FIRST = replace(DELIVERY, id=1, token=uuid4())
+SECOND = replace(DELIVERY, id=2, token=uuid4())
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+def lease(delivery: Delivery, since: float) -> ShownLease:
+    assert delivery.token is not None
+    return ShownLease(delivery.id, delivery.token.int, since)
+
+
+def pairs(*deliveries: Delivery) -> list[tuple[int, int]]:
+    return [lease(delivery, 0.0)[:2] for delivery in deliveries]
+
+
+def test_leases_are_on_the_board_from_the_hold_to_the_release(board: Board) -> None:
+    board.hold([FIRST, SECOND], 10.0)
+    assert board.leases() == [lease(FIRST, 10.0), lease(SECOND, 10.0)]
+    assert board.release([FIRST, FIRST]) == [FIRST]
+    assert len(board) == 1
+    assert board.leases() == [lease(SECOND, 10.0)]
+    assert board.begun() == []
+
+
+def test_a_lease_that_was_released_before_the_heartbeat_missed_it_is_not_lost(board: Board) -> None:
+    board.hold([FIRST, SECOND], 10.0)
+    board.release([FIRST])
+    assert board.lost(pairs(FIRST, SECOND)) == [SECOND]
+    assert len(board) == 0
+    assert board.leases() == []
+
+
+def test_a_lease_that_is_being_settled_when_the_heartbeat_misses_it_is_not_lost(board: Board) -> None:
+    board.hold([FIRST], 10.0)
+    board.settling([FIRST])
+    assert board.lost(pairs(FIRST)) == []
+    board.settling([FIRST], now=False)
+    assert board.lost(pairs(FIRST)) == [FIRST]
+
+
+def test_another_lease_of_the_same_message_is_another_lease(board: Board) -> None:
+    again = replace(FIRST, token=uuid4())
+    board.hold([again], 10.0)
+    assert (board.lost(pairs(FIRST)), board.known(pairs(FIRST))) == ([], [])
+    assert board.known(pairs(again)) == [again]
+
+
+def test_a_worker_that_gets_a_message_again_had_lost_it(board: Board) -> None:
+    again = replace(FIRST, token=uuid4())
+    board.hold([FIRST], 10.0)
+    assert board.hold([again], 20.0) == [FIRST]
+    assert board.leases() == [lease(again, 20.0)]
+    assert board.release([FIRST]) == []
+    assert board.release([again]) == [again]
+    assert board.leases() == []
+
+
+def test_a_message_that_comes_back_before_its_settlement_is_noted_is_not_lost(board: Board) -> None:
+    again = replace(FIRST, token=uuid4())
+    board.hold([FIRST], 10.0)
+    board.settling([FIRST])
+    assert board.hold([again], 20.0) == []
+    assert board.release([FIRST]) == []
+    assert board.leases() == [lease(again, 20.0)]
+    # The new lease is not being settled.
+    assert board.lost(pairs(again)) == [again]
+    assert board.leases() == []
+
+
+def test_a_message_that_runs_after_its_lease_is_lost_has_begun_and_is_not_extended(board: Board) -> None:
+    board.hold([FIRST, SECOND], 10.0)
+    board.begin([FIRST])
+    board.lost(pairs(FIRST))
+    assert board.leases() == [lease(SECOND, 10.0)]
+    assert [entry.id for entry in board.running()] == [1]
+    board.settle([FIRST])
+    assert board.begun() == []

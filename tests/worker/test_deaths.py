@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import threading
+import time
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -13,12 +14,12 @@ import pytest
 
 from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, Message
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.supervisor.lease_reclaimer import LeaseReclaimer, after_death
-from django_pgqueue.worker.supervisor.restarts import Restarts
-from django_pgqueue.worker.supervisor.watch import Verdict, find_verdict
+from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.pool import ProcessSlot
+from django_pgqueue.worker.reclaimer import LeaseReclaimer, after_death
+from django_pgqueue.worker.watch import Verdict, find_verdict
 from tests.support.processes import process_exists
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, mark, marks, script, scripts, where
@@ -57,7 +58,15 @@ def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: 
 def test_a_message_that_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
     message = script(["effect"])
     outage, settled = Outage("default", "test"), threading.Event()
-    keeper = LeaseKeeper("default", timedelta(seconds=600), outage=outage, on_lost=print, crashed=print)
+    keeper = LeaseKeeper(
+        "default",
+        timedelta(seconds=600),
+        holders=list,
+        outage=outage,
+        on_lost=print,
+        on_cancelled=print,
+        crashed=print,
+    )
     reclaimer = LeaseReclaimer("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
     reclaimer.put(after_death("ghost", begun=(), end="SIGKILL"))
     reclaimer.start()
@@ -167,13 +176,16 @@ def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
 
 
 def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:
-    loads_nothing, is_killed = Restarts(), Restarts()
-    starts = [loads_nothing.delay(ran_seconds=1, was_ready=False) for _ in range(8)]
+    def delay(slot: ProcessSlot, ran_seconds: float, *, ready: bool) -> float:
+        return slot.vacate(SimpleNamespace(started_at=time.monotonic() - ran_seconds, ready=ready))
+
+    loads_nothing, is_killed = (ProcessSlot(spawn=lambda: None, stop=print) for _ in range(2))
+    starts = [delay(loads_nothing, 1, ready=False) for _ in range(8)]
     # The last two are both the longest, but for the jitter.
     assert starts[:-1] == sorted(starts[:-1])
     assert 0.4 <= starts[0] <= 0.5
     assert 24 <= starts[-1] <= 30
-    works = [is_killed.delay(ran_seconds=1, was_ready=True) for _ in range(8)]
+    works = [delay(is_killed, 1, ready=True) for _ in range(8)]
     assert works[0] == 0
     assert 0.8 <= works[-1] <= 1
-    assert is_killed.delay(ran_seconds=61, was_ready=True) == 0
+    assert delay(is_killed, 61, ready=True) == 0

@@ -119,7 +119,7 @@ def test_messages_that_wait_for_their_turn_are_given_back_at_the_end(start: Star
     worker = start(concurrency=3, once=True, batch=5)
     eventually(lambda: worker._dispatch.running == 1)
     worker.stop()
-    eventually(lambda: len(worker._keeper) == 1)
+    eventually(lambda: len(worker.board) == 1)
     go.set()
     worker.join()
     assert worker.clean

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgqueue.worker.link.orders import Orders, database_identity
-from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.prepare import prepare_process
+from django_pgqueue.worker.link import Link
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.startup import Orders, database_identity, prepare_process
 
 
 def prepared(database: dict[str, Any]) -> list[tuple[Any, ...]]:

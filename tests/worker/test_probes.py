@@ -18,7 +18,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_pgqueue import probe
-from django_pgqueue.worker.operate.vitals import Health, Vitals
+from django_pgqueue.worker.vitals import Health, Vitals
 from tests.support.paths import REPOSITORY
 from tests.support.sessions import Connect
 from tests.support.waiting import PATIENCE_SECONDS, eventually

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from django_pgqueue.worker.hold.board import Board
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.run.run_ticket import RunTicket
 from tests.support.deliveries import DELIVERY
 

@@ -12,13 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import Lease
-from django_pgqueue.worker.supervisor.stalls import Stalls
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.lease_keeper import HeldLease
+from django_pgqueue.worker.watch import Stalls
 from tests.support.waiting import eventually
 from tests.worker.conftest import mark, marks, script, scripts, where
 from tests.worker.test_supervisor import Spawn, pids
@@ -142,9 +143,8 @@ def child(**changes: Any) -> Any:
     return SimpleNamespace(board=Board(), database_error_at=0.0, ran_at=0.0, **{**fields, **changes})
 
 
-def held(message: int) -> Lease[Any]:
-    since = time.monotonic()
-    return Lease(SimpleNamespace(id=message, worker="a"), since, since)
+def held(*messages: int) -> dict[HeldLease, float]:
+    return {HeldLease(message, uuid4(), "a"): time.monotonic() for message in messages}
 
 
 def watch(clock: Clock, stalls: Stalls, seconds: float) -> None:
@@ -171,7 +171,7 @@ def test_a_process_without_progress_for_three_leases_is_replaced_and_shown_befor
         stalled.database_error, stalled.database_error_at = "no more files", time.monotonic()
     if state == "says nothing":
         stalled.heard_at = time.monotonic()
-    leases = [held(1)] if state == "waits to start" else []
+    leases = held(1) if state == "waits to start" else {}
     stalls = Stalls("default", timedelta(seconds=10), children=lambda: [stalled], leases=lambda: leases, clock=clock)
     watch(clock, stalls, 9)
     assert (stalled.stall, stalled.stalled) == ("", "")
@@ -187,7 +187,7 @@ def test_a_right_that_is_missing_is_shown_at_once_and_replaces_no_process(clock:
     """A new process would lack it, too, and each replacement would use up an attempt."""
     lacking = child(misfit=True, database_error="permission denied")
     lacking.database_error_at = time.monotonic()
-    leases = [held(1)]
+    leases = held(1)
     stalls = Stalls("default", timedelta(seconds=10), children=lambda: [lacking], leases=lambda: leases, clock=clock)
     watch(clock, stalls, 2)
     assert "permission denied" in lacking.stall
@@ -200,7 +200,7 @@ def test_a_long_handler_is_progress_also_for_what_waits_behind_it(clock: Clock) 
     busy = child(heard_at=time.monotonic())
     running = SimpleNamespace(id=1)
     busy.board.begin([running])
-    leases = [held(1), held(2)]
+    leases = held(1, 2)
     stalls = Stalls("default", timedelta(seconds=10), children=lambda: [busy], leases=lambda: leases, clock=clock)
     watch(clock, stalls, 3600)
     assert (busy.stall, busy.stalled) == ("", "")
@@ -209,7 +209,7 @@ def test_a_long_handler_is_progress_also_for_what_waits_behind_it(clock: Clock) 
 @pytest.mark.usefixtures("queue")
 def test_the_time_in_which_the_database_did_not_answer_does_not_count(clock: Clock) -> None:
     waiting = child()
-    leases = [held(1)]
+    leases = held(1)
     stalls = Stalls("default", timedelta(seconds=10), children=lambda: [waiting], leases=lambda: leases, clock=clock)
     watch(clock, stalls, 6)
     clock.now += 3600
@@ -223,7 +223,7 @@ def test_a_lock_in_the_database_is_no_reason_to_replace_a_process(
 ) -> None:
     message = script(["effect"])
     waiting = child()
-    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [waiting], leases=lambda: [held_1], clock=clock)
+    stalls = Stalls("default", timedelta(seconds=10), children=lambda: [waiting], leases=lambda: held_1, clock=clock)
     held_1 = held(message)
     with psycopg.connect(pg_url) as locker, psycopg.connect(pg_url, autocommit=True) as waiter:
         locker.execute("LOCK TABLE pgqueue_archived_message")

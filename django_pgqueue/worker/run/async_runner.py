@@ -118,15 +118,6 @@ class AsyncRunner:
         for slot in self.runs():
             self.call(slot.cancel, delivery)
 
-    def wait_until_idle(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for all messages to end. Returns whether they did."""
-        deadline = time.monotonic() + timeout
-        while self.running or self._waiting:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
-        return True
-
     def runs(self) -> Iterator[AsyncSlot]:
         """Yield the slots, each of which is the run of its present handler."""
         yield from tuple(self._slots)

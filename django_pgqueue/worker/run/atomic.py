@@ -18,6 +18,7 @@ from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing,
 from django_pgqueue.lifecycle.settle import give_back, heartbeat
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.call.failure import describe_error
 from django_pgqueue.worker.database import (
@@ -29,13 +30,10 @@ from django_pgqueue.worker.database import (
     opened_connections,
     writes_lost,
 )
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
 from django_pgqueue.worker.settle.completer import passes
 from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.unstarted import sleep_and_go_on
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
 
 ROLE = "atomic"
@@ -60,7 +58,7 @@ class SettlementRefused(Exception):
 class Atomic:
     """Run atomic handlers for the threads, and settle their messages.
 
-    ``keeper``, ``board``, ``ledger``: get the settlements, as from the completer. ``outage``: of the worker; without
+    ``board``, ``ledger``: get the settlements, as from the completer. ``outage``: of the worker; without
     one, a settlement that the database cannot run fails the message.
     """
 
@@ -68,14 +66,12 @@ class Atomic:
         self,
         options: WorkerOptions,
         *,
-        keeper: Keeper,
         board: Board,
         ledger: Ledger,
         outage: Outage | None = None,
     ) -> None:
         self._using = options.using
         self._lease = options.lease
-        self._keeper = keeper
         self._board = board
         self._ledger = ledger
         self._outage = outage
@@ -90,31 +86,30 @@ class Atomic:
         try:
             executions, settled = self._transact(work, deliveries)
         except PartitionMissing as error:
-            self._keeper.settling(deliveries, now=False)
+            self._board.settling(deliveries, now=False)
             if repairs and self._repaired(repairs):
                 return self.run(work, deliveries, repairs=repairs - 1)
             return self._failed(work, deliveries, error, started)
         except LeaseLost as error:
-            self._keeper.settling(deliveries, now=False)
+            self._board.settling(deliveries, now=False)
             settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
             others = [delivery for delivery in deliveries if delivery.id not in error.ids]
             return [*settled_by_handler, *self._one_by_one(work, others)]
         except TransactionEnded as error:
             # The handler must not run again, because its committed writes would be there twice.
-            self._keeper.settling(deliveries, now=False)
+            self._board.settling(deliveries, now=False)
             refused = Reject("transaction_ended", describe_error(error))
             return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
         except SettlementRefused as refused:
-            self._keeper.settling(deliveries, now=False)
+            self._board.settling(deliveries, now=False)
             if self._gave_back(deliveries, refused.batches):
                 return []
             return self._failed(work, deliveries, refused.error, started)
         except Exception as error:
-            self._keeper.settling(deliveries, now=False)
+            self._board.settling(deliveries, now=False)
             return self._failed(work, deliveries, error, started)
         if settled is not None:
             self._board.settle(deliveries)
-            self._keeper.release(deliveries)
             self._ledger.record(executions, settled)
             return []
         return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
@@ -140,7 +135,7 @@ class Atomic:
             for other in opened_connections():
                 if other.alias != self._using and not other.in_atomic_block and is_open(other) and has_written(other):
                     raise writes_lost(other.alias)
-            self._keeper.settling(deliveries)
+            self._board.settling(deliveries)
             settled: dict[int, str] = {}
             together = settlement_batches(executions)
             if len(together) > 1:
@@ -174,8 +169,7 @@ class Atomic:
         """
         held = heartbeat(deliveries, lease=self._lease, skip_lost=True, using=self._using)
         lost = [delivery for delivery in deliveries if delivery.id not in held]
-        self._board.settle(lost)
-        self._ledger.lost(self._keeper.release(lost), effects="what its handler wrote is rolled back")
+        self._ledger.lost(self._board.settle(lost), effects="what its handler wrote is rolled back")
         return [
             failed_execution(
                 delivery,
@@ -224,7 +218,6 @@ class Atomic:
             self._outage.ended(ROLE)
             return False
         self._board.settle(deliveries)
-        self._keeper.release(deliveries)
         return True
 
     def _repaired(self, repairs: int) -> bool:
@@ -246,3 +239,9 @@ class Atomic:
 
     def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:
         return [execution for delivery in deliveries for execution in self.run(work, [delivery])]
+
+
+def sleep_and_go_on(seconds: float) -> bool:
+    """Sleep for ``seconds``. Returns False, so that the caller retries."""
+    time.sleep(seconds)
+    return False

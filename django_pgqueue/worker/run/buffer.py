@@ -88,7 +88,7 @@ class Buffer:
             self._waiting.sized(handler)
             others = handler is not None and self._waiting.call_ended(handler, len(deliveries), seconds)
             room = self._waiting.room(self._calls)
-            if others or not self.running:
+            if others:
                 self._changed.notify_all()
         if room:
             self._wake()
@@ -110,8 +110,3 @@ class Buffer:
         with self._lock:
             self.closed = True
             return self._waiting.clear()
-
-    def wait_until_idle(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds until no message runs or waits. Returns whether that is so."""
-        with self._lock:
-            return self._changed.wait_for(lambda: not self.running and not self._waiting, timeout)

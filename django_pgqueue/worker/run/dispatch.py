@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -16,9 +15,8 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.breakers import OpenBreaker, open_breakers
 from django_pgqueue.outcomes import Defer
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.executor import Execution
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.run.async_runner import AsyncRunner
 from django_pgqueue.worker.run.buffer import Buffer
 from django_pgqueue.worker.run.limits import HandlerLimits
@@ -50,7 +48,7 @@ class Dispatch:
     side is full, only messages of the other one are asked for.
 
     ``limits``: the limits of handlers with ``concurrency``. ``keep``: nothing goes back, for a worker with ``once`` or
-    ``drain``. ``keeper``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
+    ``drain``. ``board``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of
     messages that go back.
     """
 
@@ -62,7 +60,6 @@ class Dispatch:
         limits: HandlerLimits,
         keep: bool,
         board: Board,
-        keeper: Keeper,
         using: str,
         put: Callable[[list[Execution]], None],
     ) -> None:
@@ -73,8 +70,7 @@ class Dispatch:
         self._board = board
         self._put = put
         self._using = using
-        self._held = keeper.__len__
-        self._suspects = Suspects(using, held=keeper.__len__, holds=keeper.holds, start=self._start)
+        self._suspects = Suspects(using, held=board.__len__, holds=board.holds, start=self._start)
         # The side that all of the last messages went to, and their number.
         self._run: tuple[Buffer | AsyncRunner, int] = (buffer, 0)
         # So many of the messages that were asked for can start, whatever their handlers are.
@@ -107,7 +103,7 @@ class Dispatch:
     def _ended(self) -> int:
         """Return how many messages have ended, and their outcomes are not written."""
         unstarted = len(self._suspects) + self._limits.parked() + self._buffer.waiting + self._loop.waiting
-        return max(0, self._held() - unstarted - self.running)
+        return max(0, len(self._board) - unstarted - self.running)
 
     def tend(self) -> bool:
         """Start the next suspect if it may start now. Returns whether no other message may be dequeued.
@@ -240,12 +236,6 @@ class Dispatch:
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         return [*self._suspects.clear(), *self._buffer.close(), *self._loop.close(), *self._limits.clear()]
-
-    def wait_until_idle(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds until no message runs or waits. Returns whether that is so."""
-        deadline = time.monotonic() + timeout
-        idle = self._buffer.wait_until_idle(timeout)
-        return self._loop.wait_until_idle(max(0.0, deadline - time.monotonic())) and idle
 
 
 def asynchronous_names(deliveries: list[Delivery]) -> set[str]:

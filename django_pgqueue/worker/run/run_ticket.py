@@ -6,8 +6,8 @@ A run is one call of a handler, or the call of a batch that failed and those of 
 from __future__ import annotations
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.ticket import Ticket
-from django_pgqueue.worker.hold.board import Board
 
 
 class RunTicket(Ticket):

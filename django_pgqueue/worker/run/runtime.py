@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from django_pgqueue.handlers import Handler
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.executor import Execution
 from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.hold.board import Board
 from django_pgqueue.worker.role import Crashed
-from django_pgqueue.worker.run.deadlines import NEVER
+
+NEVER = float("inf")
+
+
+class Run(Protocol):
+    """Describe one call of a handler.
+
+    ``deadline``: time.monotonic() at which it is interrupted. ``interrupted``: whether it was.
+    """
+
+    deadline: float
+    interrupted: bool
+
+    def interrupt(self) -> None:
+        """Raise HandlerTimeout in the handler, or cancel its task if it is async. Does nothing if it has just ended."""
+
+    def give_up(self) -> None:
+        """Settle the messages without the handler. Does nothing if it has just ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

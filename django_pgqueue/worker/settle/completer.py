@@ -13,10 +13,9 @@ from django.db import DatabaseError, connections
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.upkeep import prune
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.hold.lease_keeper import Keeper
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
@@ -43,17 +42,15 @@ def passes(error: Exception) -> bool:
 class Completer:
     """Run the thread that settles messages; the handlers' threads and the event loop put executions into it.
 
-    ``using``: database alias. ``keeper``: skips the leases during their settlement and forgets them afterwards.
-    ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``: called with the executions
-    after each collection, because a limited channel may have a free place. ``crashed``: called with the error if the
-    thread ends by one.
+    ``using``: database alias. ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``:
+    called with the executions after each collection, because a limited channel may have a free place. ``crashed``:
+    called with the error if the thread ends by one.
     """
 
     def __init__(
         self,
         using: str,
         *,
-        keeper: Keeper,
         board: Board,
         ledger: Ledger,
         outage: Outage,
@@ -61,7 +58,6 @@ class Completer:
         crashed: Crashed,
     ) -> None:
         self._using = using
-        self._keeper = keeper
         self._board = board
         self._ledger = ledger
         self._outage = outage
@@ -126,7 +122,6 @@ class Completer:
                 self._settle(batch)
             except Exception as error:
                 self._board.give_up(execution.delivery for execution in batch)
-                self._keeper.release(execution.delivery for execution in batch)
                 messages = ", ".join(label(execution.delivery) for execution in batch)
                 logger.exception(
                     "gave up writing the outcomes of %s: %s. Their leases will expire.",
@@ -143,7 +138,7 @@ class Completer:
 
         def write() -> dict[int, str] | None:
             nonlocal failures
-            self._keeper.settling(deliveries)
+            self._board.settling(deliveries)
             try:
                 try:
                     return settle_batch(batch, skip_lost=True, using=self._using)
@@ -155,7 +150,7 @@ class Completer:
                     raise
                 # During the retries the leases must be extended. If the settlement has committed after all, the next
                 # attempt finds the leases lost.
-                self._keeper.settling(deliveries, now=False)
+                self._board.settling(deliveries, now=False)
                 failures += not is_misfit(error) and connections[self._using].is_usable()
                 if failures >= FAILURES_BEFORE_SPLIT and len(batch) > 1:
                     return None
@@ -175,12 +170,12 @@ class Completer:
 
     def _written(self, batch: list[Execution], settled: dict[int, str]) -> None:
         deliveries = [execution.delivery for execution in batch]
-        self._board.settle(deliveries)
-        missing = [delivery for delivery in deliveries if delivery.id not in settled]
-        self._keeper.release([delivery for delivery in deliveries if delivery.id in settled] if missing else deliveries)
+        held = self._board.settle(deliveries)
         self._ledger.record(batch, settled)
-        # Leases that the lease keeper has lost before were reported then.
-        self._ledger.lost(self._keeper.release(missing), effects="its outcome is not written, another worker has it")
+        if len(settled) < len(batch):
+            # Leases that the lease keeper has lost before were reported then.
+            lost = [delivery for delivery in held if delivery.id not in settled]
+            self._ledger.lost(lost, effects="its outcome is not written, another worker has it")
 
     def _one_by_one(self, batch: list[Execution]) -> None:
         for execution in batch:

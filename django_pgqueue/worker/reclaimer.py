@@ -16,11 +16,10 @@ from typing import NamedTuple
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.settle import give_back, retry
 from django_pgqueue.models import Message
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.hold.board import Begun
-from django_pgqueue.worker.hold.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.supervisor.child_keeper import HeldLease
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -121,7 +120,7 @@ class LeaseReclaimer:
         self,
         using: str,
         *,
-        keeper: LeaseKeeper[HeldLease],
+        keeper: LeaseKeeper,
         outage: Outage,
         on_settled: Callable[[], None],
         crashed: Crashed,
@@ -158,14 +157,13 @@ class LeaseReclaimer:
         Raises the database's error.
         """
         leases = self._leases(abandoned.worker) if abandoned.leases is None else abandoned.leases
-        self._keeper.settling(leases)
         settled: dict[int, str] = {}
         for reason, interrupted in sorted({(each.reason, each.interrupted) for each in abandoned.failed.values()}):
             settled |= self._retry(abandoned, leases, reason, interrupted=interrupted)
         # In the order of ids, which is the lock order.
         unstarted = sorted(lease for lease in leases if lease.id not in abandoned.failed)
         settled |= dict.fromkeys(give_back(unstarted, using=self._using), "given_back")
-        self._keeper.release(leases if abandoned.leases is not None else self._kept(abandoned.worker))
+        self._keeper.release(leases if abandoned.leases is not None else self._keeper.held(abandoned.worker))
         return settled
 
     def _retry(
@@ -202,9 +200,6 @@ class LeaseReclaimer:
             for message, token in leased.values_list("id", "lease_token")
             if token is not None
         ]
-
-    def _kept(self, worker: str) -> list[HeldLease]:
-        return [lease for lease in self._keeper.held() if lease.worker == worker]
 
     def _run(self) -> None:
         dedicate_connection(self._using)

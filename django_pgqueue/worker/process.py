@@ -5,23 +5,34 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any
 
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.pipe import Link
-from django_pgqueue.worker.link.spawn import child_environment, interpreter_command
-from django_pgqueue.worker.operate.registration import WorkerDescription, running_as_json
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.link import Link
 from django_pgqueue.worker.options import worker_name
+from django_pgqueue.worker.registration import WorkerDescription, running_as_json
+from django_pgqueue.worker.startup import Orders
 
 # The time in which a child that is to be killed writes the stacks of its threads to stderr.
 LAST_WORDS_SECONDS = 0.3
+# A frame has at most this many leases, so that it fits into what a socket buffers.
+LEASES_OF_A_FRAME = 1000
+# The service manager's variables are meant for the supervisor, not for its children.
+SERVICE_MANAGER_VARIABLES = (
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+)
 
 
 class Child:
@@ -39,7 +50,7 @@ class Child:
         self.link, theirs = Link.pair()
         self.board = Board.shared()
         try:
-            self.popen = start_process(theirs, self.board.fileno())
+            self.popen = start_process(theirs, self.board)
         except OSError:
             self.link.close()
             self.board.close()
@@ -49,7 +60,6 @@ class Child:
         self.pid = self.popen.pid
         self.name = worker_name(self.pid)
         self.started_at = self.heard_at = time.monotonic()
-        self.ready = False
         self.report: WorkerDescription | None = None
         self.paused = False
         # Whether its unstarted messages were given back, because it is silent.
@@ -70,14 +80,12 @@ class Child:
         self.culprits: frozenset[int] = frozenset()
         self._on_frame = on_frame
         self._on_gone = on_gone
-        self._outbox: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
-        self._wake_is_due = False
+        self._outbox: deque[tuple[Any, ...]] = deque()
+        self._sending = threading.Lock()
         self._reader = threading.Thread(target=self._read, name=f"pgqueue-from-{self.pid}", daemon=True)
-        self._writer = threading.Thread(target=self._write, name=f"pgqueue-to-{self.pid}", daemon=True)
-        self.send(replace(orders, options=replace(orders.options, name=self.name)))
+        self.link.send(replace(orders, options=replace(orders.options, name=self.name)))
         try:
             self._reader.start()
-            self._writer.start()
         except RuntimeError as error:
             # Without a thread that reads its frames, the child would seem silent for ever.
             self.kill_now()
@@ -92,13 +100,33 @@ class Child:
         return {"worker": self.name, "pid": self.pid}
 
     @property
+    def ready(self) -> bool:
+        """Return whether it has started, and serves its queues."""
+        return self.report is not None
+
+    @property
     def state(self) -> str:
         """Return starting, running or stopping."""
         return "stopping" if self.stop_reason else "running" if self.ready else "starting"
 
     def send(self, *frame: Any) -> None:
-        """Queue a frame for the child. Never blocks, although a child may be stopped or hold its GIL."""
-        self._outbox.put(frame)
+        """Send a frame to the child, or later what a child does not read that is stopped or hangs. Never blocks."""
+        with self._sending:
+            # One call to look for messages is as good as several.
+            if frame != ("wake",) or frame not in self._outbox:
+                self._outbox.append(frame)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send the frames that had to wait, as far as there is room for them; from any thread."""
+        with self._sending:
+            while self._outbox and not self.board.closed and self.link.has_room():
+                self.link.send(*self._outbox.popleft())
+
+    def send_leases(self, what: str, pairs: list[tuple[int, int]]) -> None:
+        """Tell the child that leases are ``lost`` or ``cancelled``. ``pairs``: their ids and token numbers."""
+        for first in range(0, len(pairs), LEASES_OF_A_FRAME):
+            self.send(what, pairs[first : first + LEASES_OF_A_FRAME])
 
     def record_report(self, report: WorkerDescription, database_error: str, misfit: bool) -> None:
         """Record a report of the child. ``database_error``: the error of its database, or an empty text; ``misfit``:
@@ -109,12 +137,6 @@ class Child:
         if database_error and not self.database_error:
             self.database_error_at = time.monotonic()
         self.database_error = database_error
-
-    def wake(self) -> None:
-        """Wake the child's producer. Only one such frame is queued at a time, so that the outbox does not grow."""
-        if not self._wake_is_due:
-            self._wake_is_due = True
-            self.send("wake")
 
     def pause(self, paused: bool) -> None:
         """Pause the child, or resume it, if that is not its state already."""
@@ -180,11 +202,10 @@ class Child:
         if end_group:
             self._kill_group()
         self.link.cut()
-        self._outbox.put(None)
         self._reader.join()
-        self._writer.join()
-        self.link.close()
-        self.board.close()
+        with self._sending:
+            self.board.close()
+            self.link.close()
 
     def _read(self) -> None:
         while (frame := self.link.receive()) is not None:
@@ -192,24 +213,39 @@ class Child:
             self._on_frame(self, frame)
         self._on_gone()
 
-    def _write(self) -> None:
-        while (frame := self._outbox.get()) is not None:
-            if frame == ("wake",):
-                self._wake_is_due = False
-            self.link.send(*frame)
 
-
-def start_process(link: int, board: int) -> subprocess.Popen[bytes]:
-    """Start the process of a child, which inherits the file descriptors of link and board. Raises OSError."""
+def start_process(link: int, board: Board) -> subprocess.Popen[bytes]:
+    """Start the process of a child, which inherits ``link``, a file descriptor, and ``board``. Raises OSError."""
+    assert board.fd is not None
     return subprocess.Popen(
-        child_command(link, board),
-        pass_fds=(link, board),
+        [*interpreter_command(), "-m", "django_pgqueue.worker.child", str(link), str(board.fd)],
+        pass_fds=(link, board.fd),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
         env=child_environment(),
     )
 
 
-def child_command(link: int, board: int) -> list[str]:
-    """Return the command line of a child. ``link``, ``board``: file descriptors."""
-    return [*interpreter_command(), "-m", "django_pgqueue.worker.child", str(link), str(board)]
+def interpreter_command() -> list[str]:
+    """Return the command line of this Python interpreter with its options -W and -X."""
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    return [sys.executable, *flags]
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child, without the service manager's variables and with this sys.path."""
+    inherited = {name: value for name, value in os.environ.items() if name not in SERVICE_MANAGER_VARIABLES}
+    # The child must find its own module before it gets the orders.
+    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def describe_exit(status: int) -> str:
+    """Return in words how a process ended. ``status``: its exit status, or the negative number of a signal."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+    return f"{name}, possibly killed by the OOM killer" if -status == signal.SIGKILL else name

@@ -1,4 +1,4 @@
-"""The supervisor's knowledge of the leases that its children hold."""
+"""The lease keeper: what it knows of the leases that the boards of worker processes show."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from django_pgqueue import complete, dequeue, lease_release
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.models import Message
+from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.hold.board import Board
-from django_pgqueue.worker.supervisor.child_keeper import ChildKeeper, HeldLease
-from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.process import Child
 from tests.support.messages import lease_messages
 
 LEASE = timedelta(seconds=15)
@@ -27,10 +27,10 @@ class Family:
     def __init__(self) -> None:
         self.children: list[Child] = []
         self.lost: list[HeldLease] = []
-        self.keeper = ChildKeeper(
+        self.keeper = LeaseKeeper(
             "default",
             LEASE,
-            children=lambda: self.children,
+            holders=lambda: self.children,
             outage=Outage("default", "test"),
             on_lost=self.lost.extend,
             on_cancelled=print,
@@ -44,7 +44,7 @@ class Family:
 
     def held(self) -> list[tuple[str, int]]:
         """The leases that the keeper has after a look at the boards, by child."""
-        return sorted((lease.delivery.worker, lease.delivery.id) for lease in self.keeper.leases())
+        return sorted((lease.worker, lease.id) for lease in self.keeper.since())
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_the_leases_of_all_children_are_extended_for_as_long_as_their_boards_sho
     one.board.hold([first, second], 10.0)
     two.board.hold([third], 20.0)
     assert family.held() == [("one", 1), ("one", 2), ("two", 3)]
-    assert {lease.delivery.token.int: lease.held_at for lease in family.keeper.leases()} == {
+    assert {lease.token.int: since for lease, since in family.keeper.since().items()} == {
         1 << 64 | 1: 10.0, 2 << 64 | 2: 10.0, 3 << 64 | 3: 20.0,
     }  # fmt: skip
     one.board.begin([first])
@@ -78,7 +78,7 @@ def test_the_leases_of_a_child_that_has_ended_are_kept_until_they_are_reclaimed(
     child = family.child("one")
     child.board.hold(deliveries(1, 2), 10.0)
     child.board.close()
-    family.keeper.read_last(child)
+    family.keeper.read(child, last=True)
     family.children.remove(child)
     assert family.held() == [("one", 1), ("one", 2)]
     family.keeper.release(family.keeper.held())
@@ -92,7 +92,7 @@ def test_a_lease_that_ended_in_the_supervisor_stays_ended_while_the_board_shows_
     child = family.child("one")
     first, second = deliveries(1, 2)
     child.board.hold([first, second], 10.0)
-    family.keeper.read_all()
+    family.keeper.since()
     family.keeper.release([lease for lease in family.keeper.held() if lease.id == 1])
     assert family.held() == [("one", 2)]
     # The child hears of it, and gets the message again by another lease.
@@ -128,14 +128,13 @@ def test_a_lease_is_extended_while_its_settlement_waits_and_is_not_lost_by_it(fa
     [message] = lease_messages(1)
     before = expires(message)
     child.board.hold([message], time.monotonic() - LEASE.total_seconds() / 2)
-    family.keeper.read_all()
-    family.keeper.settling(family.keeper.held())
+    child.board.settling([message])
     assert family.keeper.run_once() == 1
     assert expires(message) > before
     complete(message)
     family.keeper._every = 0.0
     assert family.keeper.run_once() == 0
-    assert family.lost == []
+    assert child.board.lost([lease.pair for lease in family.lost]) == []
 
 
 @pytest.mark.usefixtures("queue")
@@ -154,4 +153,4 @@ def test_an_old_lease_of_a_message_does_not_make_the_new_one_lost(family: Family
         assert [(lease.id, lease.token) for lease in family.lost] == [(old.id, old.token)]
         first.board.release([old])
         second.board.release([new])
-        family.keeper.read_all()
+        family.keeper.since()

@@ -1,4 +1,6 @@
-"""Find children that hold messages and make no progress with them, whatever the cause.
+"""Find children that must be killed, and those that make no progress with their messages, whatever the cause.
+
+A child must be killed if it is past a deadline, does not stop or start, or is silent.
 
 A process without free file descriptors, with a completer that waits for a lock that a handler has leaked, or without
 new threads, still runs and reports, and the supervisor extends its leases. A process whose link is full takes messages
@@ -13,16 +15,21 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import connections
 
 from django_pgqueue.sql.call import call
-from django_pgqueue.worker.hold.lease_keeper import Lease
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS
-from django_pgqueue.worker.supervisor.child_keeper import HeldLease
-from django_pgqueue.worker.supervisor.process import Child
+from django_pgqueue.worker.lease_keeper import HeldLease
+from django_pgqueue.worker.process import Child
+from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS
 
+# A child gives up a message itself after its deadline and the grace. If it has not done so after this time, it hangs.
+OVERDUE_SECONDS = 5.0
+CHILD_START_SECONDS = 120.0
+# A child that runs no message and sends no frame for this time is stopped, or hangs outside of its handlers.
+IDLE_SILENCE_SECONDS = 60.0
 # A child is replaced after STALL_LEASES lease times without progress, but at least LEAST_STALL_SECONDS. Probes report
 # it after a third of that.
 STALL_LEASES = 3
@@ -36,11 +43,39 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND strpos(query
 logger = logging.getLogger("django_pgqueue.worker")
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Say why a child must be killed. ``culprits``: ids of the messages that are the reason."""
+
+    why: str
+    culprits: frozenset[int] = frozenset()
+
+
+def find_verdict(child: Child, now: float, *, grace: float) -> Verdict | None:
+    """Return why the child must be killed, or None.
+
+    ``now``: time.monotonic(). ``grace``: the seconds after a deadline in which a handler may end by itself.
+    """
+    running = child.board.running()
+    overdue = frozenset(entry.id for entry in running if entry.deadline + grace + OVERDUE_SECONDS < now)
+    if overdue:
+        ids = ", ".join(f"#{message}" for message in sorted(overdue))
+        return Verdict(f"it runs past the deadline of {ids}", overdue)
+    if now > child.end_by:
+        return Verdict(f"it did not stop in time ({child.stop_reason})")
+    if not child.ready:
+        late = now > child.started_at + CHILD_START_SECONDS
+        return Verdict(f"it was not ready after {CHILD_START_SECONDS:.0f} s") if late else None
+    if not running and now > child.heard_at + IDLE_SILENCE_SECONDS:
+        return Verdict(f"it says nothing for {IDLE_SILENCE_SECONDS:.0f} s, and runs nothing")
+    return None
+
+
 class Stalls:
     """Find stalled children for the supervisor.
 
     ``using``: database alias. ``lease``: the duration of a lease. ``children``, ``leases``: return those of the present
-    moment. ``clock``: as time.monotonic(), in seconds.
+    moment, the leases with the time when each was taken. ``clock``: as time.monotonic(), in seconds.
     """
 
     def __init__(
@@ -49,7 +84,7 @@ class Stalls:
         lease: timedelta,
         *,
         children: Callable[[], Iterable[Child]],
-        leases: Callable[[], list[Lease[HeldLease]]],
+        leases: Callable[[], dict[HeldLease, float]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._using = using
@@ -71,7 +106,8 @@ class Stalls:
         self._looked_at = now
         leases = self._leases()
         for child in self._children():
-            why, since = self._stall(child, [lease for lease in leases if lease.delivery.worker == child.name], now)
+            held = {lease.id: since for lease, since in leases.items() if lease.worker == child.name}
+            why, since = self._stall(child, held, now)
             seconds = now - max(since, self._since)
             child.stall = (
                 f"{why} for {seconds:.0f} s" if why and (child.misfit or seconds > self._limit / STALL_LEASES) else ""
@@ -81,7 +117,7 @@ class Stalls:
             if child.stall and seconds > self._limit and replaceable:
                 self._mark_stalled(child)
 
-    def _stall(self, child: Child, leases: list[Lease[HeldLease]], now: float) -> tuple[str, float]:
+    def _stall(self, child: Child, held: dict[int, float], now: float) -> tuple[str, float]:
         """Return in words what makes no progress, and since when (time.monotonic()); "" if everything does."""
         begun = child.board.begun()
         if any(not entry.ended_at for entry in begun):
@@ -90,7 +126,7 @@ class Stalls:
         if child.misfit:
             return f"its statements fail ({child.database_error})", child.database_error_at
         known = {entry.id for entry in begun}
-        waiting = [lease.held_at for lease in leases if lease.delivery.id not in known]
+        waiting = [since for message, since in held.items() if message not in known]
         found = [("", math.inf)]
         if child.state == "running":
             found.append(("it says nothing", max(child.ran_at, child.heard_at)))

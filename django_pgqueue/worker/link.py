@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import socket
 import threading
-from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
-
-from django_pgqueue.delivery import Leased
-
-
-class LeaseList(NamedTuple):
-    """Hold leases in the form in which a link carries them: message ids, and tokens as numbers (0: none)."""
-
-    ids: list[int]
-    tokens: list[int]
-
-    @classmethod
-    def of(cls, deliveries: Sequence[Leased]) -> LeaseList:
-        """Return the leases of these deliveries."""
-        return cls(
-            [delivery.id for delivery in deliveries],
-            [0 if delivery.token is None else int(delivery.token.hex, 16) for delivery in deliveries],
-        )
-
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield id and token of each lease."""
-        return zip(self.ids, self.tokens, strict=True)
+from typing import Any
 
 
 class Link:
     """Send and receive frames at one end of the connection. A frame is a tuple: a word, and its arguments.
 
-    From the child: ``ready`` · ``report`` description, database error, misfit · ``recycle`` reason · ``refused``
-    reason.
+    From the child: ``report`` description, database error, misfit · ``recycle`` reason · ``refused`` reason. The first
+    report says that the child is ready.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """
 
@@ -59,6 +38,12 @@ class Link:
         except OSError:
             return False
         return True
+
+    def has_room(self) -> bool:
+        """Return whether a frame of some kilobytes can be sent without a wait; also if the other end is closed."""
+        room = select.poll()
+        room.register(self._connection.fileno(), select.POLLOUT)
+        return bool(room.poll(0))
 
     def receive(self) -> tuple[Any, ...] | None:
         """Wait for the next frame and return it; None when the other end is closed and its frames are received."""

@@ -12,21 +12,19 @@ from typing import Any
 from django.db import connections
 from django.utils import autoreload
 
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
-from django_pgqueue.worker.hold.board import Begun
-from django_pgqueue.worker.link.orders import Orders
-from django_pgqueue.worker.link.pipe import LeaseList
-from django_pgqueue.worker.link.spawn import describe_exit
-from django_pgqueue.worker.operate.registration import Registration
-from django_pgqueue.worker.operate.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
-from django_pgqueue.worker.operate.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
+from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.pool import ProcessPool
+from django_pgqueue.worker.process import Child, describe_exit
+from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
+from django_pgqueue.worker.registration import Registration
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.supervisor.child_keeper import ChildKeeper, HeldLease
-from django_pgqueue.worker.supervisor.lease_reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
-from django_pgqueue.worker.supervisor.process import Child
-from django_pgqueue.worker.supervisor.process_pool import ProcessPool
-from django_pgqueue.worker.supervisor.stalls import Stalls
+from django_pgqueue.worker.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
+from django_pgqueue.worker.startup import Orders
+from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
+from django_pgqueue.worker.watch import Stalls
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -82,7 +80,7 @@ class Supervisor:
         vitals: Vitals | None = None,
     ) -> None:
         options = self.options = orders.options
-        self.shutdown = Shutdown(on_second=self._kill)
+        self.shutdown = Shutdown(on_second=lambda: self._pool.kill())
         self._vitals = vitals or Vitals()
         # Failures, for the last line of the log and the exit status.
         self._faults: list[str] = []
@@ -92,10 +90,10 @@ class Supervisor:
         nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
         self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
         outage = self._outage = Outage(using, options.name)
-        self._keeper = ChildKeeper(
+        self._keeper = LeaseKeeper(
             using,
             options.lease,
-            children=lambda: self._pool.children,
+            holders=lambda: self._pool.children,
             outage=outage,
             on_lost=self._lost,
             on_cancelled=self._cancelled,
@@ -104,7 +102,7 @@ class Supervisor:
         self._reclaimer = LeaseReclaimer(
             using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed
         )
-        self._stalls = Stalls(using, options.lease, children=lambda: self._pool.children, leases=self._keeper.leases)
+        self._stalls = Stalls(using, options.lease, children=lambda: self._pool.children, leases=self._keeper.since)
         self._registration = Registration(
             options,
             served=ServedQueues(options),
@@ -133,7 +131,7 @@ class Supervisor:
                 self.run_once()
             self._close()
         finally:
-            self._kill()
+            self._pool.kill()
             self.shutdown.restore()
             self.shutdown.close()
         return not self._faults
@@ -227,7 +225,7 @@ class Supervisor:
             child.relieved = True
             self._keeper.read(child)
             begun = {entry.id for entry in child.board.begun()}
-            waiting = [lease for lease in self._keeper.held() if lease.worker == child.name and lease.id not in begun]
+            waiting = [lease for lease in self._keeper.held(child.name) if lease.id not in begun]
             logger.warning(
                 "process %d has not reported for %.0f s, perhaps because a handler holds the interpreter: giving back "
                 "%d message(s) that it has not started",
@@ -245,8 +243,8 @@ class Supervisor:
 
     def _ended(self, child: Child, status: int, begun: list[Begun]) -> None:
         self._registration.wake()
-        self._keeper.read_last(child)
-        if status == 0 and not any(lease.worker == child.name for lease in self._keeper.held()):
+        self._keeper.read(child, last=True)
+        if status == 0 and not self._keeper.held(child.name):
             return
         why = child.kill_reason or child.stop_reason
         if why:
@@ -257,11 +255,11 @@ class Supervisor:
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
             case ("report", report, database_error, misfit):
+                starts = not child.ready
                 child.record_report(report, database_error, misfit)
-            case ("ready",):
-                child.ready = True
-                self.shutdown.nudge()
-                self._registration.wake()
+                if starts:
+                    self.shutdown.nudge()
+                    self._registration.wake()
             case ("recycle", reason):
                 extra = {"event": "recycling", "reason": reason, **child.keys}
                 logger.info("process %d is to be replaced: %s", child.pid, reason, extra=extra)
@@ -281,9 +279,7 @@ class Supervisor:
 
     def _send(self, what: str, leases: list[HeldLease]) -> None:
         for child in self._pool.children:
-            theirs = [lease for lease in leases if lease.worker == child.name]
-            if theirs:
-                child.send(what, LeaseList.of(theirs))
+            child.send_leases(what, [lease.pair for lease in leases if lease.worker == child.name])
 
     def _paused(self, names: set[str]) -> None:
         for child in self._pool.children:
@@ -293,10 +289,7 @@ class Supervisor:
 
     def _wake(self) -> None:
         for child in self._pool.children:
-            child.wake()
-
-    def _kill(self) -> None:
-        self._pool.kill()
+            child.send("wake")
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._faults.append(f"{role} crashed")

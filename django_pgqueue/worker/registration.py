@@ -13,8 +13,8 @@ from typing import Any
 from django_pgqueue import __version__
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.hold.board import Begun
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues

@@ -1,1 +1,0 @@
-"""Start a process, and exchange frames between it and its parent."""

@@ -1,1 +1,0 @@
-"""Serve the operator of a worker: its row, probes, signals, systemd and log."""
