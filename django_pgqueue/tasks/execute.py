@@ -14,7 +14,7 @@ from django_pgqueue.outcomes import Complete, Outcome, Reject
 from django_pgqueue.tasks import result
 from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started
 from django_pgqueue.tasks.message import arguments_of
-from django_pgqueue.worker.call.failure import describe_error
+from django_pgqueue.worker.failure import describe_error
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:

@@ -25,14 +25,13 @@ from django_pgqueue.sql.call import alias
 from django_pgqueue.testing.drained import Drained, Handled
 from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
 from django_pgqueue.testing.recorder import Recorder
+from django_pgqueue.worker.atomic import Atomic, perform
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.call.executor import Execution, HandlerMissing, failed_execution
-from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.executor import Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.perform import Performer
-from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
+from django_pgqueue.worker.verbs import settle_batch, settlement_batches
 
 MOST_DELIVERIES = 1000
 """The most deliveries without a ``limit``: a handler that enqueues or defers for ever must not hang the tests."""
@@ -77,8 +76,7 @@ class Drain:
         self._middleware = Middleware.configured()
         options = WorkerOptions(using=using, lease=settings.LEASE, name="drain")
         self._board = Board()
-        atomic = Atomic(options, board=self._board, ledger=self._recorder)
-        self._performer = Performer(atomic, find=self._find)
+        self._atomic = Atomic(options, board=self._board, ledger=self._recorder)
 
     def run(self, queue: str | None, limit: int | None, *, with_scheduled: bool) -> Drained:
         """Run the messages of one queue, or of all for None.
@@ -167,7 +165,8 @@ class Drain:
         self._recorder.found.clear()
         before = hooks()
         self._board.hold(deliveries, time.monotonic())
-        executions = [without_grace(done) for done in self._performer.perform(deliveries, self._called)]
+        done = perform(self._find(deliveries[0].handler), deliveries, self._call, self._atomic)
+        executions = [without_grace(execution) for execution in done]
         self._settle(executions)
         self._board.settle(deliveries)
         run_hooks(before, robust=not self._raise_errors)
@@ -185,20 +184,20 @@ class Drain:
         function = async_to_sync(handler.function) if handler.asynchronous else handler.function
         return replace(handler, function=function, asynchronous=False)
 
-    def _called(self, handler: Handler) -> Callable[[Any], Any]:
-        def call(argument: Any) -> Any:
-            ids = [delivery.id for delivery in (argument if isinstance(argument, list) else [argument])]
-            for number in ids:
-                self._raised.pop(number, None)
-            try:
-                return handler.function(argument) if handler.atomic else guarded(handler.function, argument)
-            except Outcome:
-                raise
-            except BaseException as error:
-                self._raised |= dict.fromkeys(ids, error)
-                raise
-
-        return call
+    def _call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        deliveries = argument if isinstance(argument, list) else [argument]
+        handler = handlers.find(deliveries[0].handler)
+        ids = [delivery.id for delivery in deliveries]
+        for number in ids:
+            self._raised.pop(number, None)
+        try:
+            # An atomic handler has a transaction of its own around the call.
+            return function(argument) if handler and handler.atomic else guarded(function, argument)
+        except Outcome:
+            raise
+        except BaseException as error:
+            self._raised |= dict.fromkeys(ids, error)
+            raise
 
     def _settle(self, executions: list[Execution]) -> None:
         for batch in settlement_batches(executions):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.call.executor import COMPLETED, Execution
-from django_pgqueue.worker.settle.ledger import Ledger
+from django_pgqueue.worker.executor import COMPLETED, Execution
+from django_pgqueue.worker.ledger import Ledger
 
 
 class Recorder(Ledger):

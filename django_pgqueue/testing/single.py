@@ -14,7 +14,7 @@ from django_pgqueue.delivery import NO_PAYLOAD, Delivery
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.new_messages import retry_policy
 from django_pgqueue.outcomes import Complete, Outcome
-from django_pgqueue.worker.call.executor import invalid_answer
+from django_pgqueue.worker.executor import invalid_answer
 
 LEASE = timedelta(hours=1)
 

@@ -15,30 +15,28 @@ from pathlib import Path
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.atomic import Atomic
+from django_pgqueue.worker.backlog import Backlog
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.call.executor import Execution
-from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, keep_alive
+from django_pgqueue.worker.dispatch import Dispatch
+from django_pgqueue.worker.event_loop import AsyncRunner
+from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.fetch.listener import Listener
 from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
+from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
 from django_pgqueue.worker.role import Companion, Crashed, Role
-from django_pgqueue.worker.run.async_runner import AsyncRunner
-from django_pgqueue.worker.run.atomic import Atomic
-from django_pgqueue.worker.run.buffer import Buffer
-from django_pgqueue.worker.run.dispatch import Dispatch
-from django_pgqueue.worker.run.limits import HandlerLimits
-from django_pgqueue.worker.run.perform import Performer
-from django_pgqueue.worker.run.runtime import Run, Runtime
-from django_pgqueue.worker.run.slots import Slots
+from django_pgqueue.worker.runtime import Run, Runtime
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.settle.completer import Completer
-from django_pgqueue.worker.settle.ledger import Ledger
 from django_pgqueue.worker.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
 from django_pgqueue.worker.startup import log_start
+from django_pgqueue.worker.threads import Threads
 from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -113,33 +111,47 @@ class QueueWorker:
         """Make the parts that call handlers: threads, event loop, and dispatch between them."""
         options, middleware = self.options, Middleware.configured()
         keep = options.once or options.drain
-        limits = self._limits = HandlerLimits(keep=keep, guarded=lambda: self._served.guarded)
-        runtime = Runtime(
-            using=options.using,
-            middleware=middleware,
-            timeout=options.timeout,
-            board=self.board,
-            outage=self._outage,
-            put=self._put,
-            expect=self._expect,
-            recycle=self._unfit,
-            crashed=self._crashed,
-        )
-        buffer = Buffer(options.concurrency, options.batch, limits=limits, wake=self._wake, alike=middleware.alike)
-        atomic = Atomic(options, board=self.board, ledger=self.ledger, outage=self._outage)
-        self._slots = Slots(buffer, performer=Performer(atomic, find=middleware.find), runtime=runtime)
-        self._loop = AsyncRunner(
-            options.async_concurrency, options.batch, limits=limits, wake=self._wake, runtime=runtime
-        )
+        unwritten: dict[str, set[int]] = {}
+
+        def backlog(concurrency: int, on_ready: Callable[[], None] = lambda: None) -> Backlog:
+            return Backlog(
+                concurrency,
+                options.batch,
+                keep=keep,
+                held=unwritten,
+                wake=self._wake,
+                find=middleware.find,
+                alike=middleware.alike,
+                on_ready=on_ready,
+            )
+
+        threads = backlog(options.concurrency)
+        loop = backlog(options.async_concurrency, on_ready=lambda: self._loop.ready())
         self._dispatch = Dispatch(
-            buffer,
-            self._loop,
-            limits=limits,
+            threads,
+            loop,
+            unwritten=unwritten,
+            guarded=lambda: self._served.guarded,
             keep=keep,
             board=self.board,
             using=options.using,
             put=self._completer.put,
+            cancel=lambda delivery: self._loop.cancel(delivery),
         )
+        runtime = Runtime(
+            using=options.using,
+            timeout=options.timeout,
+            board=self.board,
+            outage=self._outage,
+            put=self._put,
+            failed=self._dispatch.failed,
+            expect=self._expect,
+            recycle=self._unfit,
+            crashed=self._crashed,
+        )
+        atomic = Atomic(options, board=self.board, ledger=self.ledger, outage=self._outage)
+        self._threads = Threads(threads, atomic=atomic, runtime=runtime)
+        self._loop = AsyncRunner(loop, runtime=runtime)
 
     def _make_companions(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
         """Make what runs beside the path of a message; the first one is stopped last."""
@@ -286,7 +298,7 @@ class QueueWorker:
     def _start(self) -> None:
         log_start(self.options)
         self._completer.start()
-        self._slots.start()
+        self._threads.start()
         self._loop.start()
         for companion in self._companions:
             companion.start()
@@ -308,7 +320,7 @@ class QueueWorker:
                 extra=extra,
             )  # fmt: skip
         written = self._completer.stop(max(SHUTDOWN_SETTLE_SECONDS, deadline - time.monotonic()))
-        self._slots.join(0 if running else 5)
+        self._threads.join(0 if running else 5)
         self._loop.stop(0 if running else 5)
         # The lease keeper is stopped last, so that all leases are extended until here.
         for companion in reversed(self._companions):
@@ -317,7 +329,7 @@ class QueueWorker:
         return written and not running
 
     def _runs(self) -> Iterator[Run]:
-        yield from self._slots.runs()
+        yield from self._threads.runs()
         yield from self._loop.runs()
 
     def _expect(self, deadline: float) -> None:
@@ -347,7 +359,7 @@ class QueueWorker:
             self._report_lost(lost)
 
     def _put(self, executions: list[Execution]) -> None:
-        self._limits.failed(executions)
+        self._dispatch.failed(executions)
         self._completer.put(executions)
 
     def _settled(self, executions: list[Execution]) -> None:

@@ -17,8 +17,8 @@ from opentelemetry.trace import SpanKind
 
 from django_pgqueue import Defer, Delivery, Retry, handlers
 from django_pgqueue.contrib import opentelemetry
-from django_pgqueue.worker.call.executor import execute, execute_batch
-from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()

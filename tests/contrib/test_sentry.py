@@ -13,8 +13,8 @@ from sentry_sdk.transport import Transport
 
 from django_pgqueue import Defer, Delivery, handlers
 from django_pgqueue.contrib import sentry
-from django_pgqueue.worker.call.executor import execute, execute_batch
-from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 
 

@@ -16,11 +16,9 @@ import pytest
 from django_pgqueue import Breaker, Delivery, NewMessage, breaker_open, breaker_set, channel_set, enqueue_many
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import Complete, Retry
-from django_pgqueue.worker.call.executor import Execution
+from django_pgqueue.worker.dispatch import Dispatch
+from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.fetch.listener import breaker_of
-from django_pgqueue.worker.run.dispatch import Dispatch
-from django_pgqueue.worker.run.limits import HandlerLimits
-from django_pgqueue.worker.run.waiting_list import WaitingList
 from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
@@ -139,38 +137,37 @@ def test_workers_together_run_no_more_calls_than_their_slots_and_the_failures(st
     assert 5 <= calls.count <= 5 - 1 + 3 * SLOTS
 
 
-def test_messages_wait_while_a_failure_is_not_written_and_then_start_in_their_order(register: Register) -> None:
-    register("guarded", lambda delivery: None)
-    register("other", lambda delivery: None)
-    limits = HandlerLimits(keep=False, guarded=lambda: frozenset({"guarded"}))
-    waiting = WaitingList(10, 10, limits=limits)
-    failed, second, third = (replace(DELIVERY, id=number, handler="guarded") for number in range(1, 4))
-    other = replace(DELIVERY, id=4, handler="other")
-    waiting.put([second, other, third])
-
-    limits.failed([Execution(failed, Retry()), Execution(other, Retry())])
-
-    assert taken(waiting) == [4]
-    assert len(waiting) == 2
-    assert limits.held_by([Execution(failed, Retry()), Execution(other, Retry())]) == [failed]
-    limits.written([failed])
-    assert waiting.resume()
-    assert taken(waiting) == [2, 3]
-    assert not waiting.resume()
-
-
-def test_a_success_or_a_failure_without_a_breaker_holds_nothing(register: Register) -> None:
-    limits = HandlerLimits(keep=False, guarded=lambda: frozenset({"guarded"}))
-    limits.failed([Execution(replace(DELIVERY, handler="guarded"), Complete()), Execution(DELIVERY, Retry())])
-    assert not limits.is_held("guarded")
-    assert not limits.is_held(DELIVERY.handler)
+def make_dispatch(put: list[Any], guarded: set[str]) -> tuple[Dispatch, MagicMock, dict[str, set[int]]]:
+    """A dispatch, the backlog of its threads, and the failures that it holds."""
+    unwritten: dict[str, set[int]] = {}
+    threads, loop = (
+        MagicMock(**{"withdraw.return_value": [], "free.return_value": 10, "put.return_value": {}}) for _ in "ab"
+    )
+    dispatch = Dispatch(
+        threads,
+        loop,
+        unwritten=unwritten,
+        guarded=lambda: frozenset(guarded),
+        keep=False,
+        board=MagicMock(),
+        using="default",
+        put=put.extend,
+        cancel=print,
+    )
+    return dispatch, threads, unwritten
 
 
-def taken(waiting: WaitingList) -> list[int]:
-    ids = []
-    while (found := waiting.take()) is not None:
-        ids += [delivery.id for delivery in found[1]]
-    return ids
+@pytest.mark.usefixtures("queue")
+def test_a_failure_holds_its_handler_until_it_is_written_if_that_has_a_breaker() -> None:
+    dispatch, threads, unwritten = make_dispatch([], {"guarded"})
+    failed = Execution(replace(DELIVERY, handler="guarded"), Retry())
+    dispatch.failed([Execution(replace(DELIVERY, handler="guarded"), Complete()), Execution(DELIVERY, Retry())])
+    assert unwritten == {}
+    dispatch.failed([failed])
+    assert unwritten == {"guarded": {DELIVERY.id}}
+    dispatch.settled([failed, Execution(DELIVERY, Retry())], print)
+    assert unwritten == {}
+    threads.resume.assert_called_once()
 
 
 def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, register: Register) -> None:
@@ -195,23 +192,6 @@ def test_a_breaker_of_a_channel_leaves_the_messages_of_others(start: Start, regi
         assert held <= set(Message.objects.filter(status=LEASED).values_list("id", flat=True))
     finally:
         calls.go.set()
-
-
-def test_only_what_matches_is_withdrawn(register: Register) -> None:
-    register("limited", lambda delivery: None, concurrency=1)
-    limits = HandlerLimits(keep=False)
-    waiting = WaitingList(10, 10, limits=limits)
-    first, second, third = (replace(DELIVERY, id=number, handler="limited") for number in range(1, 4))
-    other = replace(DELIVERY, id=4)
-    waiting.put([first, second, third, other])
-    assert waiting.take() is not None
-    found = waiting.take()  # the second one is parked on the way, and the third
-    assert found == (None, [other])
-
-    assert limits.withdraw(lambda delivery: delivery.id == 3) == [third]
-    assert waiting.withdraw(lambda delivery: True) == []
-    assert limits.withdraw(lambda delivery: True) == [second]
-    assert limits.parked() == 0
 
 
 @cases("payload", ["", "{}", "[]", "7", '{"handler": "mail"}'])
@@ -244,29 +224,18 @@ def test_a_worker_that_begins_to_listen_learns_which_breakers_are_open(start: St
 def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) -> None:
     register("guarded", lambda delivery: None)
     put: list[Any] = []
-    buffer = MagicMock(**{"withdraw.return_value": [], "free.return_value": 10})
-    loop = MagicMock(**{"withdraw.return_value": [], "free.return_value": 10})
-    dispatch = Dispatch(
-        buffer,
-        loop,
-        limits=HandlerLimits(keep=False),
-        keep=False,
-        board=MagicMock(),
-        keeper=MagicMock(),
-        using="default",
-        put=put.extend,
-    )
+    dispatch, buffer, _ = make_dispatch(put, set())
     assert dispatch.withdraw(lambda delivery: delivery.handler == "guarded") == []
 
     dispatch.put([replace(DELIVERY, id=1, handler="guarded"), replace(DELIVERY, id=2, handler="other")])
 
     assert [execution.delivery.id for execution in put] == [1]
-    [started] = buffer.put.call_args.args
+    started, _ = buffer.put.call_args.args
     assert [delivery.id for delivery in started] == [2]
 
     assert not dispatch.tend()  # as before each dequeue: what a later one brings has been allowed to try
     dispatch.put([replace(DELIVERY, id=3, handler="guarded")])
 
-    [started] = buffer.put.call_args.args
+    started, _ = buffer.put.call_args.args
     assert [delivery.id for delivery in started] == [3]
     assert len(put) == 1

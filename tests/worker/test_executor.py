@@ -10,8 +10,8 @@ import pytest
 
 from django_pgqueue import Complete, Defer, Delivery, Reject, Retry
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.call.executor import HandlerMissing, execute, missing_handler, run_function
-from django_pgqueue.worker.call.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
+from django_pgqueue.worker.executor import HandlerMissing, execute, execute_batch, missing_handler
+from django_pgqueue.worker.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 
@@ -114,7 +114,7 @@ class TestBatch:
     deliveries = [DELIVERY, replace(DELIVERY, id=8)]
 
     def outcomes(self, function: Any) -> list[Any]:
-        return [execution.outcome for execution in run_function(function, self.deliveries, batch=True)]
+        return [execution.outcome for execution in execute_batch(function, self.deliveries)]
 
     def test_nothing_returned_is_all_done(self) -> None:
         assert all(isinstance(outcome, Complete) for outcome in self.outcomes(lambda deliveries: None))
@@ -127,11 +127,11 @@ class TestBatch:
 
     @pytest.mark.parametrize("answer", [[None, None], {9: None}, "done"])
     def test_an_answer_that_is_not_about_its_messages_fails_all(self, answer: Any) -> None:
-        executions = run_function(lambda deliveries: answer, self.deliveries, batch=True)
+        executions = execute_batch(lambda deliveries: answer, self.deliveries)
         assert {execution.error["type"] for execution in executions} == {"django_pgqueue.exceptions.HandlerError"}
 
     def test_an_exception_fails_all(self) -> None:
-        executions = run_function(raising(ValueError("no")), self.deliveries, batch=True)
+        executions = execute_batch(raising(ValueError("no")), self.deliveries)
         assert [execution.error["message"] for execution in executions] == ["no", "no"]
         assert all(execution.raised for execution in executions)
 

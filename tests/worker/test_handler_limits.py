@@ -6,15 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from django_pgqueue import Delivery, handlers
+from django_pgqueue import Delivery
 from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.worker.run.limits import LONGEST_DELAY_SECONDS, HandlerLimits
-from tests.support.deliveries import DELIVERY
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import effects, scripts
 
@@ -124,52 +121,6 @@ def test_messages_that_wait_for_their_turn_are_given_back_at_the_end(start: Star
     worker.join()
     assert worker.clean
     assert ArchivedMessage.objects.count() == 1
-
-
-class TestLimits:
-    def messages(self, count: int) -> list[Delivery]:
-        return [replace(DELIVERY, id=number, handler="limited") for number in range(count)]
-
-    def test_twice_as_many_stay_as_may_run(self, register: Register) -> None:
-        register("limited", lambda delivery: None, concurrency=3)
-        stay, back = HandlerLimits(keep=False).split([*self.messages(10), DELIVERY])
-        assert [delivery.id for delivery in stay] == [0, 1, 2, 3, 4, 5, DELIVERY.id]
-        assert [delivery.id for surplus in back.values() for delivery in surplus] == [6, 7, 8, 9]
-
-    def test_the_more_go_back_the_longer_they_stay_away(self, register: Register) -> None:
-        register("limited", lambda delivery: None, concurrency=1)
-        limits = HandlerLimits(keep=False)
-        [delivery, _], _ = limits.split(self.messages(2))
-        assert limits.start(handlers.find("limited"), delivery)
-        limits.end(handlers.find("limited"), 1, 2.0)
-        limits.split(self.messages(1))
-        _, back = limits.split(self.messages(6))
-        assert list(back) == [2, 4, 6, 8, 10]
-        _, back = limits.split(self.messages(100))
-        assert max(back) == LONGEST_DELAY_SECONDS
-
-    def test_the_first_batch_counts_by_its_messages(self, register: Register) -> None:
-        register("limited", lambda batch: None, concurrency=1, batch=10)
-        limits, handler = HandlerLimits(keep=False), handlers.find("limited")
-        [first, *_], _ = limits.split(self.messages(10))
-        assert limits.start(handler, first)
-        limits.end(handler, 10, 0.01)
-        stay, back = limits.split(self.messages(100))
-        assert (len(stay), back) == (100, {}), "a message takes 0.001 s, so 10 × 20 may wait here"
-
-    def test_a_worker_that_works_everything_off_keeps_all(self, register: Register) -> None:
-        register("limited", lambda delivery: None, concurrency=1)
-        assert HandlerLimits(keep=True).split(self.messages(10)) == (self.messages(10), {})
-
-    def test_a_lost_message_makes_room(self, register: Register) -> None:
-        register("limited", lambda delivery: None, concurrency=1)
-        limits = HandlerLimits(keep=False)
-        first, second, third = self.messages(3)
-        handler = handlers.find("limited")
-        limits.split([first, second])
-        assert (limits.start(handler, first), limits.start(handler, second)) == (True, False)
-        assert (limits.drop(second), limits.drop(second)) == (True, False)
-        assert limits.split([third]) == ([third], {})
 
 
 @pytest.mark.parametrize("option", ["concurrency", "batch"])

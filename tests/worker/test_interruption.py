@@ -9,7 +9,7 @@ import time
 import pytest
 
 from django_pgqueue.exceptions import HandlerTimeout
-from django_pgqueue.worker.call.thread_run import ThreadRun
+from django_pgqueue.worker.interruption import ThreadRun
 from tests.worker.test_timeouts import spin
 
 

@@ -12,13 +12,12 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set, queue_set
+from django_pgqueue.worker.backlog import Backlog
 from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.dispatch import Wanted
 from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.run.buffer import Buffer
-from django_pgqueue.worker.run.dispatch import Wanted
-from django_pgqueue.worker.run.limits import HandlerLimits
 from django_pgqueue.worker.served import ServedQueues
 from tests.support.sessions import Connect
 from tests.support.sql import sql
@@ -50,11 +49,14 @@ def asleep() -> bool:
     return bool(sleepers() and sql(HAVE_LOOKED))
 
 
-class AnyHandler(Buffer):
-    """A buffer that takes messages of all handlers, as a dispatch with one kind of them."""
+class AnyHandler(Backlog):
+    """A backlog that takes messages of all handlers, as a dispatch with one kind of them."""
 
     def wanted(self, *, settled: bool = False) -> Wanted:
         return Wanted(self.room())
+
+    def put(self, deliveries: list[Delivery], most: int = 1000) -> dict[int, list[Delivery]]:
+        return super().put(deliveries, most)
 
 
 def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
@@ -63,7 +65,7 @@ def make_producer(found: list[Delivery] | None = None, **options: Any) -> Produc
     return Producer(
         chosen,
         served=ServedQueues(chosen),
-        dispatch=AnyHandler(2, 10, limits=HandlerLimits(keep=False), wake=lambda: None),
+        dispatch=AnyHandler(2, 10, keep=False, held=(), wake=lambda: None),
         hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
         held=lambda: 0,
         done=lambda: None,

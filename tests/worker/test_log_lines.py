@@ -13,7 +13,7 @@ from psycopg.errors import UndefinedFunction
 
 from django_pgqueue import Reject, channel_set
 from django_pgqueue.worker.database import Outage
-from django_pgqueue.worker.settle.ledger import short_duration
+from django_pgqueue.worker.ledger import short_duration
 from tests.support.cases import cases
 from tests.worker.conftest import Process, script
 

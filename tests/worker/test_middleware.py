@@ -15,8 +15,8 @@ import pytest
 from django.test import override_settings
 
 from django_pgqueue import Complete, Delivery, enqueue, handlers
-from django_pgqueue.worker.call.executor import execute, execute_batch
-from django_pgqueue.worker.call.middleware import Middleware
+from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
 from tests.worker.conftest import marks as marks_of

@@ -12,7 +12,7 @@ import pytest
 
 from django_pgqueue import Complete, Delivery, handlers
 from django_pgqueue.exceptions import HandlerError
-from django_pgqueue.worker.call.executor import execute
+from django_pgqueue.worker.executor import execute
 from tests.support.deliveries import DELIVERY
 from tests.worker.test_middleware import (
     _fresh,  # noqa: F401  (a fixture)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.run.run_ticket import RunTicket
+from django_pgqueue.worker.interruption import RunTicket
 from tests.support.deliveries import DELIVERY
 
 

@@ -15,6 +15,7 @@ from django_pgqueue.lifecycle.dequeue import RepeatedDequeue, next_due
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.fetch.alarm import Alarm
 from django_pgqueue.worker.fetch.contention import Contention
 from django_pgqueue.worker.fetch.ear import Ear, OnBreaker, doze
@@ -22,7 +23,6 @@ from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, No
 from django_pgqueue.worker.fetch.rest import Rest
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.run.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.served import ServedQueues
 
 logger = logging.getLogger("django_pgqueue.worker")

@@ -15,13 +15,12 @@ from django.db import connections
 
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.call.executor import Execution, missing_handler, stuck_execution
+from django_pgqueue.worker.async_slot import AsyncSlot
+from django_pgqueue.worker.backlog import Backlog, Taken
 from django_pgqueue.worker.database import opened_connections, recover, without_query_log
+from django_pgqueue.worker.executor import Execution, stuck_execution
 from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.run.async_slot import AsyncSlot
-from django_pgqueue.worker.run.limits import HandlerLimits
-from django_pgqueue.worker.run.runtime import Runtime
-from django_pgqueue.worker.run.waiting_list import WaitingList
+from django_pgqueue.worker.runtime import Runtime
 
 ROLE = "event loop"
 # The time between two clean-ups of the connection that async handlers share, and after a failure the longest time for
@@ -33,30 +32,17 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 
 class AsyncRunner:
-    """Run the async handlers of a worker; the dispatch puts their messages here.
+    """Run the async handlers of a worker.
 
-    ``concurrency``: the most handlers that are under way. ``batch``: the most messages of one dequeue. ``limits``: of
-    handlers with ``concurrency``. ``wake``: called when there is room for more messages. ``runtime``: services that it
-    shares with the threads. Methods are for the thread of the loop, except those under "From any thread".
+    ``backlog``: has the messages; it calls :meth:`ready`. ``runtime``: services that it shares with the threads.
+    Methods are for the thread of the loop, except those under "From any thread".
     """
 
-    def __init__(
-        self, concurrency: int, batch: int, *, limits: HandlerLimits, wake: Callable[[], None], runtime: Runtime
-    ) -> None:
-        self.concurrency = concurrency
+    def __init__(self, backlog: Backlog, *, runtime: Runtime) -> None:
         self.runtime = runtime
         self.context = copy_context()
-        self.closed = False
-        self._wake = wake
-        self._limits = limits
-        self._waiting = WaitingList(
-            concurrency, batch, limits=limits, find=runtime.middleware.find, alike=runtime.middleware.alike
-        )
+        self._backlog = backlog
         self._slots: set[AsyncSlot] = set()
-        self._running = 0
-        self._calls = self._ended = 0
-        # Counted by another thread than the running ones.
-        self._given_up = self._calls_given_up = 0
         self._finished: list[Execution] = []
         self._held_until = 0.0
         self._looks_again = False
@@ -68,50 +54,9 @@ class AsyncRunner:
 
     # From any thread.
 
-    @property
-    def running(self) -> int:
-        """Return the number of messages that run, without those that were given up."""
-        return self._running - self._given_up
-
-    def room(self) -> int:
-        """Return how many messages to dequeue now."""
-        return self._waiting.room(self._calls - self._calls_given_up)
-
-    @property
-    def waiting(self) -> int:
-        """Return how many messages wait to be started."""
-        return len(self._waiting)
-
-    def busy(self) -> bool:
-        """Return whether messages run or wait here."""
-        return bool(self.running or self._waiting)
-
-    def free(self) -> int:
-        """Return how many messages there is room for."""
-        return self._waiting.free(self._calls - self._calls_given_up)
-
-    def put(self, deliveries: list[Delivery]) -> None:
-        """Add messages to the waiting list, and start a slot."""
-        self._waiting.put(deliveries)
+    def ready(self) -> None:
+        """Start a slot for messages that may start."""
         self.call(self._start_slot)
-
-    def resume(self) -> None:
-        """Start messages whose handlers are not held any more."""
-        if self._waiting.resume():
-            self.call(self._start_slot)
-
-    def drop(self, lost: Delivery) -> bool:
-        """Remove a message whose lease is lost from the waiting list. Returns whether it was there."""
-        return self._waiting.drop(lost)
-
-    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Remove the messages that match and were not started, and return them."""
-        return self._waiting.withdraw(matches)
-
-    def close(self) -> list[Delivery]:
-        """Start no more messages. Returns those that were not started."""
-        self.closed = True
-        return self._waiting.clear()
 
     def cancel(self, delivery: Delivery) -> None:
         """Cancel the task of the handler that runs this message, if one does."""
@@ -139,45 +84,28 @@ class AsyncRunner:
 
     # Called by slots, see the protocol Runner.
 
-    def next(self) -> tuple[Handler, list[Delivery]] | None:
-        """Return a handler and its messages to run now: one, or a batch; None: nothing may start.
-
-        Messages without a handler in this process are put back on the way.
-        """
-        if self._held():
-            return None
-        while (found := self._waiting.take()) is not None:
-            handler, deliveries = found
-            if handler is not None:
-                self._running += len(deliveries)
-                self._calls += 1
-                return handler, deliveries
-            self.runtime.put([missing_handler(delivery) for delivery in deliveries])
-        return None
+    def next(self) -> Taken | None:
+        """Return a handler and its messages to run now: one, or a batch; None: nothing may start."""
+        return None if self._held() else self._backlog.take()
 
     def waits(self, slot: AsyncSlot) -> None:
         """Record that the handler of this slot awaits something, and start another slot for waiting messages."""
         self.runtime.expect(slot.deadline)
-        if self._waiting.startable:
+        if self._backlog.startable:
             self._start_slot()
 
-    def finished(self, handler: Handler, executions: list[Execution]) -> None:
+    def finished(self, handler: Handler | None, executions: list[Execution]) -> None:
         """Take the executions of a call that has ended; they are put to the completer in groups."""
-        self._limits.failed(executions)
-        if handler.concurrency is not None:
-            self._follow(handler, len(executions), sum(execution.seconds for execution in executions))
         if not self._finished:
             self._loop.call_soon(self._flush)
         self._finished += executions
-        self._running -= len(executions)
-        self._calls -= 1
-        self._ended += 1
-        self._waiting.sized(handler)
+        self.runtime.failed(executions)
+        self._backlog.finished(handler, len(executions), sum(execution.seconds for execution in executions))
 
-    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery], seconds: float) -> None:
+    def given_up(self, slot: AsyncSlot, handler: Handler | None, deliveries: list[Delivery], seconds: float) -> None:
         """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
 
-        It runs in the thread of the deadlines, because the handler may block the loop.
+        It runs in the main thread, because the handler may block the loop.
         """
         messages = ", ".join(map(label, deliveries))
         logger.error(
@@ -185,28 +113,21 @@ class AsyncRunner:
             "replaced. It must not block the event loop, nor swallow CancelledError", deliveries[0].handler, messages,
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
-        self._given_up += len(deliveries)
-        self._calls_given_up += 1
         self._slots.discard(slot)
-        self._follow(handler, len(deliveries), self.runtime.timeout_of(handler))
+        self._backlog.finished(handler, len(deliveries), self.runtime.timeout_of(handler))
         self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
-
-    def _follow(self, handler: Handler, count: int, seconds: float) -> None:
-        """Record the end of a call of a handler with a limit, and start its next messages."""
-        if self._waiting.call_ended(handler, count, seconds):
-            self.call(self._start_slot)
 
     def left(self, slot: AsyncSlot) -> None:
         """Remove a slot that has ended, and start another one if messages wait."""
         self._slots.discard(slot)
-        if self._waiting.startable:
+        if self._backlog.startable:
             self._loop.call_soon(self._start_slot)
 
     # In the thread of the loop.
 
     def _start_slot(self) -> None:
-        if not self._waiting.startable or len(self._slots) >= self.concurrency or self.closed:
+        if not self._backlog.startable or len(self._slots) >= self._backlog.concurrency or self._backlog.closed:
             return
         slot = AsyncSlot(self)
         self._slots.add(slot)
@@ -217,7 +138,7 @@ class AsyncRunner:
 
         It also plans the next check.
         """
-        if self.closed:
+        if self._backlog.closed:
             return True
         if self.runtime.outage.over and not (self._held_until and time.monotonic() < self._held_until):
             return False
@@ -232,11 +153,7 @@ class AsyncRunner:
 
     def _flush(self) -> None:
         executions, self._finished = self._finished, []
-        ended, self._ended = self._ended, 0
         self.runtime.put(executions)
-        self._waiting.passed(ended, sum(execution.seconds for execution in executions))
-        if self.room():
-            self._wake()
         if any(execution.raised for execution in executions):
             # The shared connection may be broken, so it is cleaned up before the next message starts.
             self._held_until = time.monotonic() + TIDY_SECONDS
@@ -262,7 +179,7 @@ class AsyncRunner:
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)
-        return self.closed
+        return self._backlog.closed
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.call.executor import Execution
-from django_pgqueue.worker.call.middleware import Middleware
 from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.role import Crashed
 
 NEVER = float("inf")
@@ -37,19 +36,19 @@ class Run(Protocol):
 class Runtime:
     """Hold what the threads and the event loop share to run handlers; the worker makes one.
 
-    ``using``: alias of the queue's database. ``middleware``: wraps the handlers. ``timeout``: the time limit of
-    handlers that have none; None: no limit. ``board``: shows the messages that have begun. ``outage``: says whether the
-    database answers. ``put``: takes executions to be settled. ``expect``: takes a deadline (time.monotonic()).
-    ``recycle``: asks for a new process, with the reason, because a handler cannot be ended. ``crashed``: takes the
-    error that ended a thread.
+    ``using``: alias of the queue's database. ``timeout``: the time limit of handlers that have none; None: no limit.
+    ``board``: shows the messages that have begun. ``outage``: says whether the database answers. ``put``: takes
+    executions to be settled. ``failed``: takes executions before the next message starts, to hold handlers whose
+    breaker they may open; ``put`` does so, too. ``expect``: takes a deadline (time.monotonic()). ``recycle``: asks for
+    a new process, with the reason, because a handler cannot be ended. ``crashed``: takes the error that ended a thread.
     """
 
     using: str
-    middleware: Middleware
     timeout: timedelta | None
     board: Board
     outage: Outage
     put: Callable[[list[Execution]], None]
+    failed: Callable[[list[Execution]], None]
     expect: Callable[[float], None]
     recycle: Callable[[str], None]
     crashed: Crashed

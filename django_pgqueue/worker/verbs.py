@@ -9,7 +9,7 @@ from django_pgqueue import handlers
 from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_unknown, retry
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
-from django_pgqueue.worker.call.executor import COMPLETED, Execution, HandlerMissing
+from django_pgqueue.worker.executor import COMPLETED, Execution, HandlerMissing
 
 
 def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]:

@@ -19,31 +19,37 @@ from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.call.executor import Execution, execute_async, execute_batch_async, failed_execution
-from django_pgqueue.worker.call.thread_run import leave_if_forked
-from django_pgqueue.worker.run.run_ticket import RunTicket
-from django_pgqueue.worker.run.runtime import Runtime
+from django_pgqueue.worker.backlog import Taken
+from django_pgqueue.worker.executor import (
+    Execution,
+    execute_async,
+    execute_batch_async,
+    failed_execution,
+    missing_handler,
+)
+from django_pgqueue.worker.interruption import RunTicket, leave_if_forked
+from django_pgqueue.worker.runtime import Runtime
 
 # A slot goes on for this time before it gives the loop to slots whose wait is over, and to new messages.
 TURN_SECONDS = 0.005
 
 
 class Runner(Protocol):
-    """Describe what a slot uses of :class:`django_pgqueue.worker.run.async_runner.AsyncRunner`."""
+    """Describe what a slot uses of :class:`django_pgqueue.worker.event_loop.AsyncRunner`."""
 
     runtime: Runtime
     context: Context
 
-    def next(self) -> tuple[Handler, list[Delivery]] | None:
+    def next(self) -> Taken | None:
         """Return a handler and its messages to run now; None: nothing may start."""
 
     def waits(self, slot: AsyncSlot) -> None:
         """Record that the handler of the slot awaits something."""
 
-    def finished(self, handler: Handler, executions: list[Execution]) -> None:
+    def finished(self, handler: Handler | None, executions: list[Execution]) -> None:
         """Take the executions of a call that has ended."""
 
-    def given_up(self, slot: AsyncSlot, handler: Handler, deliveries: list[Delivery], seconds: float) -> None:
+    def given_up(self, slot: AsyncSlot, handler: Handler | None, deliveries: list[Delivery], seconds: float) -> None:
         """Settle the messages of a handler that has run for ``seconds`` and does not end."""
 
     def left(self, slot: AsyncSlot) -> None:
@@ -56,8 +62,7 @@ class Runner(Protocol):
 class AsyncSlot:
     """Run waiting messages in a task of the loop; the runner starts it.
 
-    It is also the run of its present call, for the thread of the deadlines: see
-    :class:`django_pgqueue.worker.run.deadlines.Run`.
+    It is also the run of its present call, for the main thread: see :class:`django_pgqueue.worker.runtime.Run`.
     """
 
     __slots__ = (
@@ -107,7 +112,9 @@ class AsyncSlot:
         self.deadline = float("inf")
         runner.left(self)
 
-    async def _run(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
+    async def _run(self, handler: Handler | None, deliveries: list[Delivery]) -> list[Execution]:
+        if handler is None:
+            return [missing_handler(delivery) for delivery in deliveries]
         if handler.batch is None:
             return [
                 await self._isolated(
@@ -142,7 +149,7 @@ class AsyncSlot:
         self._runner.waits(self)
         return await IsolatedCoroutine(coroutine, context, awaited, process)
 
-    def _begin(self, handler: Handler, deliveries: list[Delivery]) -> RunTicket:
+    def _begin(self, handler: Handler | None, deliveries: list[Delivery]) -> RunTicket:
         runtime = self._runner.runtime
         started = time.monotonic()
         timeout = runtime.timeout_of(handler)
@@ -190,7 +197,7 @@ class AsyncSlot:
     def give_up(self) -> None:
         """Settle the messages without the handler, if it is still past its deadline; from any thread."""
         ticket, handler = self._ticket, self._handler
-        if ticket is None or handler is None or self.deadline > time.monotonic():
+        if ticket is None or self.deadline > time.monotonic():
             return
         if ticket.take():
             self._runner.given_up(self, handler, ticket.deliveries, time.monotonic() - ticket.started_at)

@@ -105,12 +105,6 @@ class Suspects:
         # A copy, because the producer may add or start one at this moment.
         return [delivery for delivery in tuple(self._waiting) if matches(delivery) and self.drop(delivery)]
 
-    def clear(self) -> list[Delivery]:
-        """Remove the suspects that were not started, and return them."""
-        left = list(self._waiting)
-        self._waiting.clear()
-        return left
-
     def _find(self, ids: list[int]) -> set[int]:
         try:
             rows = list(Message.objects.using(self._using).filter(id__in=ids).values_list("id", "errors"))

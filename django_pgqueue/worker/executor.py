@@ -16,7 +16,7 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
 from django_pgqueue.outcomes import Cancelled, Complete, Defer, Outcome, Reject, Retry
 from django_pgqueue.signatures import BackoffFunction
-from django_pgqueue.worker.call.failure import describe_error
+from django_pgqueue.worker.failure import describe_error
 
 COMPLETED = Complete()
 HANDLER_ERROR = f"{HandlerError.__module__}.{HandlerError.__qualname__}"
@@ -67,19 +67,6 @@ class Execution:
     def is_handler_error(self) -> bool:
         """Return whether the error is the queue's own HandlerError, and not one of the project of a similar name."""
         return self.error is not None and self.error.get("type") == HANDLER_ERROR
-
-
-def run_function(
-    function: Callable[..., Any], deliveries: list[Delivery], *, batch: bool, backoff: BackoffFunction | None = None
-) -> list[Execution]:
-    """Run the function of a handler for the deliveries, and return an execution for each.
-
-    ``batch``: the function takes all deliveries in one call; without it, it is called once for each. ``backoff``: the
-    handler's own back-off function. Never raises.
-    """
-    if batch:
-        return execute_batch(function, deliveries, backoff)
-    return [execute(function, delivery, backoff) for delivery in deliveries]
 
 
 def execute(

@@ -9,18 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, Error, connections, transaction
 
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError, LeaseLost, PartitionMissing, PgQueueError
+from django_pgqueue.handlers import Handler
 from django_pgqueue.lifecycle.settle import give_back, heartbeat
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.call.executor import Execution, failed_execution
-from django_pgqueue.worker.call.failure import describe_error
+from django_pgqueue.worker.completer import passes
 from django_pgqueue.worker.database import (
     Outage,
     end_transactions,
@@ -30,17 +31,45 @@ from django_pgqueue.worker.database import (
     opened_connections,
     writes_lost,
 )
+from django_pgqueue.worker.executor import Execution, execute, execute_batch, failed_execution, missing_handler
+from django_pgqueue.worker.failure import describe_error
+from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.run.own_transaction import OwnTransaction, TransactionEnded
-from django_pgqueue.worker.settle.completer import passes
-from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
+from django_pgqueue.worker.own_transaction import OwnTransaction, TransactionEnded
+from django_pgqueue.worker.verbs import settle_batch, settlement_batches
 
 ROLE = "atomic"
 REPAIR_TRIES = 5
 
 # Runs the handler once for all of the deliveries, and returns an execution for each.
 Work = Callable[[list[Delivery]], list[Execution]]
+
+
+# Calls a handler's function with a delivery, or a batch, within its time limit.
+Limited = Callable[[Callable[[Any], Any], Any], Any]
+
+
+def perform(handler: Handler | None, deliveries: list[Delivery], limited: Limited, atomic: Atomic) -> list[Execution]:
+    """Run the handler of the deliveries, which are one message or a batch; the threads and ``drain`` do.
+
+    ``limited``: calls the handler's function. ``atomic``: for handlers with ``atomic``. If a batch fails, its messages
+    are run one by one. Returns the executions that are not settled yet.
+    """
+    if handler is None:
+        return [missing_handler(delivery) for delivery in deliveries]
+    function, backoff = partial(limited, handler.function), handler.backoff_function
+
+    def work(deliveries: list[Delivery]) -> list[Execution]:
+        if handler.batch is not None:
+            return execute_batch(function, deliveries, backoff)
+        return [execute(function, delivery, backoff) for delivery in deliveries]
+
+    if handler.atomic:
+        return atomic.run(work, deliveries)
+    executions = work(deliveries)
+    if len(deliveries) > 1 and any(execution.raised for execution in executions):
+        return [execution for delivery in deliveries for execution in work([delivery])]
+    return executions
 
 
 class SettlementRefused(Exception):

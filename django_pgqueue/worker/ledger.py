@@ -21,7 +21,7 @@ from django_pgqueue.signals import (
     message_deferred,
     message_retried,
 )
-from django_pgqueue.worker.call.executor import Execution
+from django_pgqueue.worker.executor import Execution
 
 logger = logging.getLogger("django_pgqueue.worker")
 

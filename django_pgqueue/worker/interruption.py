@@ -1,4 +1,4 @@
-"""Call a handler in a thread so that another thread can interrupt it."""
+"""Let the main thread interrupt handlers in threads, and decide which of two threads settles their messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,64 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.outcomes import Outcome
-from django_pgqueue.worker.call.ticket import Ticket
+from django_pgqueue.worker.board import Board
+
+
+class Ticket:
+    """Grant a right to the first of several threads. It needs no lock, because ``pop`` is atomic."""
+
+    __slots__ = ("_ticket",)
+
+    def __init__(self) -> None:
+        self._ticket = [None]
+
+    def take(self) -> bool:
+        """Take the ticket. Returns True to the first caller, and False to all others."""
+        try:
+            self._ticket.pop()
+        except IndexError:
+            return False
+        return True
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether the ticket is not taken yet."""
+        return bool(self._ticket)
+
+
+class RunTicket(Ticket):
+    """Let one thread settle the messages of a run: the one that takes the ticket.
+
+    A run is one call of a handler, or the call of a batch that failed and those of its messages one by one. The slot
+    takes the ticket when the handler has ended, or the main thread when it gives the handler up. Until then the board
+    shows the messages as running.
+    """
+
+    __slots__ = ("_board", "deliveries", "started_at")
+
+    def __init__(self, board: Board, deliveries: list[Delivery], *, started_at: float, timeout: float) -> None:
+        """Show the messages on the board. ``started_at``: time.monotonic(). ``timeout``: of one call, in seconds."""
+        super().__init__()
+        self.deliveries = deliveries
+        self.started_at = started_at
+        self._board = board
+        # After a batch that failed, its messages run one by one.
+        calls = 1 if len(deliveries) == 1 else 1 + len(deliveries)
+        board.begin(deliveries, started_at + calls * timeout)
+
+    def take(self) -> bool:
+        """Take the ticket. Returns whether the caller settles the messages, which no longer run then."""
+        if not super().take():
+            return False
+        self._board.end(self.deliveries)
+        return True
 
 
 class ThreadRun:
-    """Run one call of a handler in the current thread, and let the thread of the deadlines interrupt it.
+    """Run one call of a handler in the current thread, and let the main thread interrupt it.
 
     An exception that another thread sends arrives between any two bytecodes; it must arrive inside of the handler or
     not at all. So both sides compete for a ticket. If the handler ends first, no exception is sent any more. If the

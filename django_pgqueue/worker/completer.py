@@ -14,11 +14,11 @@ from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.call.executor import Execution, failed_execution
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
+from django_pgqueue.worker.executor import Execution, failed_execution
+from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.settle.ledger import Ledger
-from django_pgqueue.worker.settle.verbs import settle_batch, settlement_batches
+from django_pgqueue.worker.verbs import settle_batch, settlement_batches
 
 logger = logging.getLogger("django_pgqueue.worker")
 

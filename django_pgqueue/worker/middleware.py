@@ -20,7 +20,7 @@ from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.handlers import Function, Handler
-from django_pgqueue.worker.call.thread_run import leave_if_forked
+from django_pgqueue.worker.interruption import leave_if_forked
 
 # Takes a delivery and returns a context manager; one with the attribute ``whole`` takes all deliveries of a batch.
 Factory = Callable[[Any], Any]

@@ -1,0 +1,326 @@
+"""Hold messages that are leased to this process until a thread or the event loop starts them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from django_pgqueue import handlers
+from django_pgqueue.delivery import Delivery
+from django_pgqueue.handlers import Handler
+
+# A message must not wait longer than this in memory: another worker might have started it, its lease counts for the
+# share and the limits of its channel, and it goes back if a breaker opens. It is some times as long as a dequeue.
+LONGEST_WAIT_SECONDS = 0.02
+# Memory holds at most the messages of this many dequeues.
+MOST_DEQUEUES = 4
+# The share of the old mean duration in the new one, of all calls and of one handler's messages.
+OLD_MEAN_SHARE = 0.9
+OLD_DURATION_SHARE = 0.5
+# So many calls in a row must have been of handlers with a batch before free slots get batches: messages of another
+# handler would wait in memory.
+CALLS_WITH_A_BATCH = 8
+# The bounds of the delay with which a message of a handler with a limit goes back to the queue.
+SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1, 10
+
+Alike = Callable[[Delivery, Delivery], bool]
+# A handler, or None for a name that this process does not have, and the messages of one call.
+Taken = tuple[Handler | None, list[Delivery]]
+
+
+@dataclass(slots=True)
+class Limited:
+    """Hold the counts of a handler with ``concurrency``.
+
+    ``limit``: how many of its messages may run at once. ``calls``: calls that run. ``here``: messages in this process.
+    ``postponed``: messages that went back in a row. ``seconds``: the mean duration of a message. ``parked``: messages
+    that wait for the end of a call.
+    """
+
+    limit: int
+    calls: int = 0
+    here: int = 0
+    postponed: int = 0
+    seconds: float = 0.0
+    parked: deque[Delivery] = field(default_factory=deque)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no more messages may stay: at most limit × max(2, 0.02 s / mean duration)."""
+        return self.here >= self.limit * max(2, LONGEST_WAIT_SECONDS / self.seconds if self.seconds else 0)
+
+    @property
+    def delay(self) -> int:
+        """Return a rough number of seconds until one more message would start."""
+        wait = self.postponed * self.seconds / self.limit
+        return round(min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, wait)))
+
+
+class Backlog:
+    """Hold enough messages to keep ``concurrency`` calls of handlers busy for a moment.
+
+    The threads have one, and the event loop. The channels take turns: the first message of a channel starts after at
+    most one message of each other channel. A limit may let a channel have one message at a time, and that one must not
+    wait for all that is leased ahead. Handlers with ``concurrency`` have no more calls at once; what waits for that is
+    parked, and what would wait for long goes back to the queue.
+
+    ``batch``: the most messages of one dequeue. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
+    ``held``: the names of handlers of which nothing may start (:class:`~django_pgqueue.worker.dispatch.Dispatch`).
+    ``wake``: called when there is room for more messages. ``find``: returns the handler of a name, or None. ``alike``:
+    returns whether one call may take both deliveries, if their handler is the same; None: always. ``on_ready``: called
+    when messages may start; threads wait in :meth:`wait`. ``running``: messages that run. It is safe for threads.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        batch: int,
+        *,
+        keep: bool,
+        held: Collection[str],
+        wake: Callable[[], None],
+        find: Callable[[str], Handler | None] = handlers.find,
+        alike: Alike | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.concurrency = concurrency
+        self.running = 0
+        self.closed = False
+        self._batch = batch
+        self._keep = keep
+        self._held_handlers = held
+        self._wake = wake
+        self._find = find
+        self._alike = alike
+        self._on_ready = on_ready
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        # The messages of each channel that has some, in the order of the turns, and their number.
+        self._channels: OrderedDict[tuple[str, str], deque[Delivery]] = OrderedDict()
+        self._count = 0
+        # Messages of handlers that are held.
+        self._held: deque[Delivery] = deque()
+        self._limited: dict[str, Limited] = {}
+        # Calls that run, and threads that wait for a message.
+        self._calls = self._idle = 0
+        # The mean duration of a call, the messages that a call takes, and the calls in a row that took more.
+        self._seconds: float | None = None
+        self._size = 1
+        self._larger = 0
+
+    @property
+    def startable(self) -> int:
+        """Return how many messages wait for a free slot alone."""
+        return self._count
+
+    @property
+    def unstarted(self) -> int:
+        """Return how many messages are here and do not run."""
+        parked = sum(len(state.parked) for state in tuple(self._limited.values())) if self._limited else 0
+        return self._count + len(self._held) + parked
+
+    @property
+    def busy(self) -> bool:
+        """Return whether messages run or wait here."""
+        return bool(self.running or self._count or self._held)
+
+    def full(self) -> list[str]:
+        """Return the names of the handlers of which no more messages may stay."""
+        return [name for name, state in tuple(self._limited.items()) if state.is_full] if self._limited else []
+
+    def free(self) -> int:
+        """Return how many more messages memory may take, the batch of a dequeue at most."""
+        waiting = self._count + len(self._held)
+        return max(0, min((self.concurrency - self._calls + self._ahead()) * self._size - waiting, self._batch))
+
+    def room(self) -> int:
+        """Return how many messages to dequeue now; 0 while enough are here, so that a dequeue takes many."""
+        free = self.free()
+        waits = self._count or self._held
+        return free if not waits or free >= min(self._ahead() * self._size // 2, self._batch) else 0
+
+    def _ahead(self) -> int:
+        """Return how many calls to lease ahead."""
+        if self._seconds is None:
+            return 0
+        return min(MOST_DEQUEUES * self._batch, int(self.concurrency * LONGEST_WAIT_SECONDS / self._seconds))
+
+    def put(self, deliveries: Sequence[Delivery], most: int) -> dict[int, list[Delivery]]:
+        """Add at most ``most`` messages, and wake a thread for each, or the event loop.
+
+        Returns those that go back to the queue, by the delay in seconds.
+        """
+        back: dict[int, list[Delivery]] = {}
+        added, names, postponed = 0, set(), set()
+        with self._lock:
+            for delivery in deliveries:
+                state = self._state(delivery.handler)
+                if state is not None and state.is_full and not self._keep:
+                    state.postponed += 1
+                    postponed.add(delivery.handler)
+                    back.setdefault(state.delay, []).append(delivery)
+                elif added >= most:
+                    back.setdefault(0, []).append(delivery)
+                else:
+                    if state is not None:
+                        state.here += 1
+                        names.add(delivery.handler)
+                    self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
+                    added += 1
+            for name in names - postponed:
+                self._limited[name].postponed = 0
+            self._count += added
+            self._changed.notify(added)
+        self._on_ready()
+        return back
+
+    def wait(self) -> Taken | None:
+        """Wait for the next messages to run in a thread, and return them; None when the backlog is closed."""
+        with self._lock:
+            while (taken := self.take(takers=1 + self._idle)) is None:
+                if self.closed:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            # A message that is taken still counts, so only the last one makes room.
+            room = 0 if self._count or self._held else self.room()
+        if room:
+            self._wake()
+        return taken
+
+    def take(self, *, takers: int = 1) -> Taken | None:
+        """Return the next messages that may start, and their handler: one, or a batch; None: there are none.
+
+        ``takers``: how many threads share the waiting messages; a batch leaves some for the other threads.
+        """
+        with self._lock:
+            while self._count and not self.closed:
+                first = self._pop(next(iter(self._channels)))
+                handler = self._find(first.handler)
+                if handler is not None and handler.name in self._held_handlers:
+                    self._held.append(first)
+                    continue
+                if handler is not None and handler.concurrency is not None:
+                    state = self._limited.setdefault(handler.name, Limited(1))
+                    if state.calls >= handler.concurrency:
+                        state.parked.append(first)
+                        continue
+                    state.calls += 1
+                whole = handler is not None and handler.batch is not None
+                deliveries = self._together(handler.batch or 1, first, takers) if whole else [first]  # type: ignore[union-attr]  # whole says so
+                self.running += len(deliveries)
+                self._calls += 1
+                return handler, deliveries
+        return None
+
+    def finished(self, handler: Handler | None, count: int, seconds: float) -> None:
+        """Record the end of a call that took ``seconds`` for ``count`` messages, and start what waited for it."""
+        with self._lock:
+            self.running -= count
+            self._calls -= 1
+            before, size = self._seconds, (handler.batch or 1) if handler is not None else 1
+            self._seconds = max(1e-6, seconds if before is None else before + (1 - OLD_MEAN_SHARE) * (seconds - before))
+            self._larger = self._larger + 1 if size > self._size else 0
+            if size < self._size or self._larger == CALLS_WITH_A_BATCH:
+                self._size, self._larger = size, 0
+            if handler is not None and handler.concurrency is not None:
+                self._let_next_start(self._limited[handler.name], handler.batch or 1, count, seconds)
+            room = self.room()
+        if room:
+            self._wake()
+
+    def resume(self) -> None:
+        """Let messages start whose handlers are not held any more."""
+        with self._lock:
+            freed, self._held = list(self._held), deque()
+            self._put_first(freed)
+
+    def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove the messages that match and were not started, and return them."""
+        with self._lock:
+            parked = [delivery for state in self._limited.values() for delivery in state.parked]
+            waiting = [delivery for each in self._channels.values() for delivery in each]
+            found = [delivery for delivery in (*parked, *self._held, *waiting) if matches(delivery)]
+            if found:
+                gone = set(map(id, found))
+                self._held = deque(delivery for delivery in self._held if id(delivery) not in gone)
+                self._channels.clear()
+                for delivery in waiting:
+                    if id(delivery) not in gone:
+                        self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
+                self._count = sum(map(len, self._channels.values()))
+                for state in self._limited.values():
+                    state.parked = deque(delivery for delivery in state.parked if id(delivery) not in gone)
+                for delivery in found:
+                    if delivery.handler in self._limited:
+                        self._limited[delivery.handler].here -= 1
+        return found
+
+    def drop(self, lost: Delivery) -> bool:
+        """Remove this very delivery, whose lease is lost. Returns whether it was waiting here."""
+        return bool(self.withdraw(lambda delivery: delivery is lost))
+
+    def close(self) -> list[Delivery]:
+        """Start no more messages. Returns those that were not started."""
+        with self._lock:
+            self.closed = True
+            self._changed.notify_all()
+            return self.withdraw(lambda delivery: True)
+
+    def _state(self, name: str) -> Limited | None:
+        """Return the counts of the handler, or None if it has no ``concurrency``."""
+        handler = handlers.find(name)
+        if handler is None or handler.concurrency is None:
+            return None
+        state = self._limited.setdefault(name, Limited(1))
+        state.limit = handler.concurrency * (handler.batch or 1)
+        return state
+
+    def _pop(self, channel: tuple[str, str]) -> Delivery:
+        """Remove the first message of the channel, and put the channel behind the others."""
+        waiting = self._channels[channel]
+        delivery = waiting.popleft()
+        self._count -= 1
+        if waiting:
+            self._channels.move_to_end(channel)
+        else:
+            del self._channels[channel]
+        return delivery
+
+    def _put_first(self, deliveries: Sequence[Delivery]) -> None:
+        """Add messages before all others, in their order."""
+        for delivery in reversed(deliveries):
+            channel = (delivery.queue, delivery.channel)
+            self._channels.setdefault(channel, deque()).appendleft(delivery)
+            self._channels.move_to_end(channel, last=False)
+        self._count += len(deliveries)
+        if deliveries:
+            self._changed.notify_all()
+            self._on_ready()
+
+    def _together(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
+        """Return ``first`` and the messages that one call of its handler may take with it."""
+        taken = [first]
+        size = min(most, -(-(1 + self._count) // takers))
+        channels = list(self._channels)
+        while len(taken) < size and (channels := [each for each in channels if self._goes_with(first, each)]):
+            taken += map(self._pop, channels[: size - len(taken)])
+        return taken
+
+    def _goes_with(self, first: Delivery, channel: tuple[str, str]) -> bool:
+        """Return whether the first message of the channel, if there is one, may be in a batch with ``first``."""
+        if channel not in self._channels:
+            return False
+        following = self._channels[channel][0]
+        return following.handler == first.handler and (self._alike is None or self._alike(first, following))
+
+    def _let_next_start(self, state: Limited, batch: int, count: int, seconds: float) -> None:
+        """Record the end of a call of a handler with a limit, and start its next messages."""
+        state.calls -= 1
+        state.here -= count
+        each, before = seconds / count, state.seconds
+        state.seconds = OLD_DURATION_SHARE * before + (1 - OLD_DURATION_SHARE) * each if before else each
+        self._put_first([state.parked.popleft() for _ in range(min(len(state.parked), batch))])

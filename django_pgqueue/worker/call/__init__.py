@@ -1,1 +1,0 @@
-"""Run one call of a handler, from its function to an outcome."""

@@ -1,1 +1,0 @@
-"""Write outcomes to the database."""
