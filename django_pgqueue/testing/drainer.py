@@ -28,7 +28,7 @@ from django_pgqueue.testing.recorder import Recorder
 from django_pgqueue.worker.atomic import Atomic, perform
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.executor import Execution, HandlerMissing, failed_execution
-from django_pgqueue.worker.fetch.contention import Contention
+from django_pgqueue.worker.looks import Contention
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.verbs import settle_batch, settlement_batches

@@ -23,13 +23,13 @@ from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.event_loop import AsyncRunner
 from django_pgqueue.worker.executor import Execution
-from django_pgqueue.worker.fetch.listener import Listener
-from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.listening import Listener
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
 from django_pgqueue.worker.role import Companion, Crashed, Role
 from django_pgqueue.worker.runtime import Run, Runtime

@@ -18,7 +18,7 @@ from django_pgqueue.models import Message
 from django_pgqueue.outcomes import Complete, Retry
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.executor import Execution
-from django_pgqueue.worker.fetch.listener import breaker_of
+from django_pgqueue.worker.listening import breaker_of
 from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql

@@ -15,8 +15,8 @@ from django_pgqueue import Delivery, channel_set, queue_set
 from django_pgqueue.worker.backlog import Backlog
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.dispatch import Wanted
-from django_pgqueue.worker.fetch.producer import Producer
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.served import ServedQueues
 from tests.support.sessions import Connect
@@ -212,7 +212,7 @@ def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, mon
             stop.start()
             eventually(producer._wake.is_set)
 
-    monkeypatch.setattr(producer._rest, "take", stop_now)
+    monkeypatch.setattr(producer._looks, "rest", stop_now)
     producer.start()
     eventually(lambda: not producer._thread.is_alive(), seconds=30)
     stop.join()

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.fetch import notifications
-from django_pgqueue.worker.fetch.notifications import Notifications
-from django_pgqueue.worker.fetch.rest import REST_SECONDS
+from django_pgqueue.worker import looks
+from django_pgqueue.worker.looks import REST_SECONDS, Looks
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.served import ServedQueues
@@ -32,7 +31,7 @@ def test_a_notified_worker_takes_one_message_first_and_then_the_others_at_once(q
     once.start()
     eventually(asleep)
     messages = scripts(2)
-    producer._rest._until = 0.0  # it has been quiet for long
+    producer._looks._rest_until = 0.0  # it has been quiet for long
     producer.hear()
     once.join()
     began = time.monotonic()
@@ -46,8 +45,8 @@ def test_a_worker_that_leaves_notifications_to_others_looks_by_itself(
     start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others may have no free slot any more."""
-    monkeypatch.setattr(notifications, "WITHDRAWN_SECONDS", 3600)
-    monkeypatch.setattr(notifications, "LONGEST_WITHDRAWN_SECONDS", 3600)
+    monkeypatch.setattr(looks, "WITHDRAWN_SECONDS", 3600)
+    monkeypatch.setattr(looks, "LONGEST_WITHDRAWN_SECONDS", 3600)
 
     def notify_in_vain() -> bool:
         sql("SELECT pg_notify('pgqueue', 'default')")
@@ -74,13 +73,13 @@ def test_processes_of_one_supervisor_look_as_often_as_one_would(queue: None) -> 
 def test_a_worker_that_is_notified_in_vain_leaves_that_to_others_for_longer_each_time() -> None:
     options = WorkerOptions(using="default", listen="default", poll_interval=timedelta(minutes=5))
     now = 100.0
-    heard = Notifications(options, ServedQueues(options), clock=lambda: now)
+    heard = Looks(options, ServedQueues(options), clock=lambda: now)
 
     def notified(found: int) -> bool:
         heard.announce()
         assert heard.hear()
-        heard.answer()
-        heard.looked(found)
+        heard.begin()
+        heard.ended(found, 1)
         return heard.leave_to_others()
 
     assert [notified(0) for _ in range(3)] == [False, False, True]

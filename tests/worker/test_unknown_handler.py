@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.worker.call import executor
+from django_pgqueue.worker import executor
 from django_pgqueue.worker.worker import QueueWorker
 from tests.support.waiting import eventually
 from tests.worker.conftest import script, scripts, where

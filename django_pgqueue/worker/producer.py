@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
-import random
 import time
 from collections.abc import Callable
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pgqueue.delivery import Delivery, label
-from django_pgqueue.lifecycle.dequeue import RepeatedDequeue, next_due
+from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.dispatch import Dispatch, Wanted
-from django_pgqueue.worker.fetch.alarm import Alarm
-from django_pgqueue.worker.fetch.contention import Contention
-from django_pgqueue.worker.fetch.ear import Ear, OnBreaker, doze
-from django_pgqueue.worker.fetch.notifications import WITHDRAWN_LOOK_SECONDS, Notifications
-from django_pgqueue.worker.fetch.rest import Rest
+from django_pgqueue.worker.listening import Alarm, Ear, OnBreaker, doze
+from django_pgqueue.worker.looks import Looks
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
@@ -39,74 +34,6 @@ LONGEST_SELECTIVE_SECONDS = 0.1
 # Where only handlers with a concurrency have no free slot, a look for messages of any handler follows at times, which
 # sets theirs aside: others may stand far behind them.
 ASIDE_SECONDS = 1.0
-# A flood begins after FLOOD_LOOKS looks in a row that found messages, and ends after EBB_LOOKS that found none.
-FLOOD_LOOKS = 3
-EBB_LOOKS = 3
-# The first pause before another look at a channel that is due and locked by another worker. It doubles each time.
-OVERDUE_PAUSE_SECONDS = 0.005
-
-
-class Flood:
-    """Count the producer's looks, to decide whether it needs notifications: in a flood it looks again by itself.
-
-    ``rose``: whether a flood has begun and not ended; the producer sets it.
-    """
-
-    def __init__(self) -> None:
-        self.rose = False
-        self._successes = 0
-        self._failures = 0
-
-    def looked(self, found: int) -> None:
-        """Record that a dequeue has returned ``found`` messages."""
-        self._successes = self._successes + 1 if found else 0
-        self._failures = 0 if found else self._failures + 1
-
-    def is_here(self, found: int, room: int) -> bool:
-        """Return whether the messages come in a flood.
-
-        ``found``, ``room``: how many messages the last dequeue returned, and for how many it asked.
-        """
-        return 1 < found == room or self._successes >= FLOOD_LOOKS
-
-    def may_go_on(self) -> bool:
-        """Return whether a flood has begun, and too few looks found nothing to end it."""
-        return self.rose and self._failures < EBB_LOOKS
-
-    def rest(self, shortest: float) -> float:
-        """Return the seconds until the next look: ``shortest`` seconds, doubled for each look that found nothing."""
-        return float(shortest * 2**self._failures)
-
-
-class Upcoming:
-    """Compute the producer's sleep until the next channel with a rate is due.
-
-    It asks the database before each sleep while there are such channels, and else once in a poll interval.
-    """
-
-    def __init__(self, options: WorkerOptions, served: ServedQueues) -> None:
-        self._options = options
-        self._served = served
-        self._poll = options.poll_interval.total_seconds()
-        self._ask_at = 0.0
-        self._overdue = 0
-
-    def seconds(self) -> float:
-        """Return the longest sleep in seconds; infinite if no channel waits for its rate.
-
-        Raises the database's error.
-        """
-        if time.monotonic() < self._ask_at:
-            return math.inf
-        due = next_due(self._served.names, using=self._options.using)
-        if due is None:
-            self._ask_at = time.monotonic() + self._poll
-            return math.inf
-        if due.total_seconds() > 0:
-            self._overdue = 0
-            return due.total_seconds()
-        self._overdue += 1
-        return min(self._poll, OVERDUE_PAUSE_SECONDS * float(2 ** min(self._overdue, 10)))
 
 
 class Producer:
@@ -141,11 +68,7 @@ class Producer:
         self._held = held
         self._done = done
         self._outage = outage
-        self._notifications = Notifications(options, served)
-        self._flood = Flood()
-        self._upcoming = Upcoming(options, served)
-        self._rest = Rest(options.processes)
-        self._contention = Contention(options.using, self._rest.shortest)
+        self._looks = Looks(options, served)
         self._turn = 0
         self._look_at = self._set_aside_at = 0.0
         self._selective = SELECTIVE_SECONDS
@@ -161,11 +84,11 @@ class Producer:
 
     def hear(self) -> None:
         """Wake the producer after a notification, unless notifications are left to other workers."""
-        if self._notifications.hear():
+        if self._looks.hear():
             self._wake.set()
 
     def _hear_myself(self) -> None:
-        if self._notifications.hear():
+        if self._looks.hear():
             self._wake.keep_awake()
 
     def pause(self, paused: bool) -> None:
@@ -177,7 +100,7 @@ class Producer:
     def listen(self, *, on_breaker: OnBreaker, deaf: Callable[[], None]) -> None:
         """Listen for notifications on the producer's own session. Call it before :meth:`start`.
 
-        ``on_breaker``, ``deaf``: as for :class:`~django_pgqueue.worker.fetch.ear.Ear`.
+        ``on_breaker``, ``deaf``: as for :class:`~django_pgqueue.worker.listening.Ear`.
         """
         self._ear = Ear(serves=self._served.serves, hear=self._hear_myself, on_breaker=on_breaker, deaf=deaf)
 
@@ -206,19 +129,19 @@ class Producer:
         self.connect()
         while not self._stopped:
             self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
-        self._outage.retry_until_success(ROLE, self._notifications.renounce, sleep=lambda seconds: True)
+        self._outage.retry_until_success(ROLE, self._looks.renounce, sleep=lambda seconds: True)
 
     def run_once(self) -> int:
         """Dequeue once for the free slots, or sleep until something happens. Returns how many messages were dequeued.
 
         Raises the database's error.
         """
-        rested = self._rest.take()
+        rested = self._looks.rest()
         # Cleared before the look, so that a message that arrives after it wakes the producer.
         self._wake.clear()
         if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
             return 0
-        notified = self._notifications.answer()
+        notified = self._looks.begin()
         quiet = self._held() == 0
         if self._pause_wanted != self._paused:
             self._log_paused()
@@ -241,18 +164,17 @@ class Producer:
         single = notified and not rested and not self._options.once
         asked = min(room, 1) if single else room
         found = self.look(asked) if room else 0
-        self._rest.looked(found, asked, looked_at, single=single)
-        if room:
-            self._notifications.looked(found)
-        self._flood.looked(found)
+        self._looks.set_rest(found, asked, looked_at, single=single)
+        self._looks.ended(found, asked)
         if self._options.once:
             self._once(found)
         elif self._options.drain:
             self._drain(found, quiet=quiet)
         elif found:
-            self._awake(found, room)
+            self._looks.found_some(found, room)
         elif room:
-            self._fall_asleep(room)
+            if seconds := self._looks.pause(lambda: self.look(room)):
+                self._doze(seconds)
         else:
             self._doze(self._poll)
         return found
@@ -267,7 +189,7 @@ class Producer:
         if not found and not wanted.strict and now >= self._set_aside_at:
             self._set_aside_at = now + ASIDE_SECONDS
             found = self.look(wanted.messages)
-        self._rest.looked(found, wanted.messages, now, single=False)
+        self._looks.set_rest(found, wanted.messages, now, single=False)
         if found:
             self._selective = SELECTIVE_SECONDS
         else:
@@ -305,7 +227,8 @@ class Producer:
             if found >= room:
                 break
         self._turn += 1
-        self._contention.looked(found)
+        if found:
+            self._looks.contention.tries = 0
         return found
 
     def _give_back_late(self, deliveries: list[Delivery], seconds: float) -> None:
@@ -318,32 +241,9 @@ class Producer:
         )  # fmt: skip
         self._dispatch.give_back(deliveries)
 
-    def _fall_asleep(self, room: int) -> None:
-        if self._notifications.leave_to_others():
-            self._doze(WITHDRAWN_LOOK_SECONDS)
-            return
-        if self._flood.may_go_on():
-            # An announcement would cost each enqueuer a lock.
-            self._doze(min(self._flood.rest(self._rest.shortest), self._upcoming.seconds()))
-            return
-        self._flood.rose = False
-        # An enqueue that came before the announcement did not notify this worker.
-        if self._notifications.announce() and self.look(room):
-            return
-        contended = self._contention.pause(self._served.names)
-        self._doze(contended or min(self._poll * random.uniform(0.8, 1.0), self._upcoming.seconds()))
-
-    def _awake(self, found: int, room: int) -> None:
-        if self._options.notify == "always":
-            self._notifications.announce()
-            return
-        # While messages trickle in, a notified worker starts them soonest; in a flood, enqueuers need not notify.
-        if self._notifications.are_announced and self._flood.is_here(found, room):
-            self._notifications.renounce()
-            self._flood.rose = True
-
     def _once(self, found: int) -> None:
-        if not found and self._contention.tries < ONCE_TRIES and (pause := self._contention.pause(self._served.names)):
+        contention = self._looks.contention
+        if not found and contention.tries < ONCE_TRIES and (pause := contention.pause(self._served.names)):
             self._doze(pause)
             return
         while self._held() and not self._stopped:

@@ -1,1 +1,0 @@
-"""Fetch messages for this process: from a NOTIFY to a dequeue."""
