@@ -25,8 +25,8 @@ from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.breakers import OpenBreaker, open_breakers
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import Defer, Retry
-from django_pgqueue.worker.backlog import Backlog
 from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
 
 # The error types of an attempt during which the process died.
@@ -155,7 +155,7 @@ class Dispatch:
     handlers they have; and more than that for one side, as long as the last messages were all for this side. While one
     side is full, only messages of the other one are asked for.
 
-    ``threads``, ``loop``: the backlogs of the two sides. ``unwritten``: the messages whose failures are not written, by
+    ``threads``, ``loop``: the buffers of the two sides. ``unwritten``: the messages whose failures are not written, by
     the handler; nothing of these handlers starts, because a failure may open their breaker. ``guarded``: returns the
     names of the handlers with a breaker. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
     ``board``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
@@ -164,8 +164,8 @@ class Dispatch:
 
     def __init__(
         self,
-        threads: Backlog,
-        loop: Backlog,
+        threads: Buffer,
+        loop: Buffer,
         *,
         unwritten: dict[str, set[int]],
         guarded: Callable[[], frozenset[str]],
@@ -187,7 +187,7 @@ class Dispatch:
         self._using = using
         self._suspects = Suspects(using, held=board.__len__, holds=board.holds, start=self._start)
         # The side that all of the last messages went to, and their number.
-        self._run: tuple[Backlog | None, int] = (None, 0)
+        self._run: tuple[Buffer | None, int] = (None, 0)
         # So many of the messages that were asked for can start, whatever their handlers are.
         self._fits = 1
         # The withdrawals since the present dequeue began, which may bring more of such messages.

@@ -24,7 +24,7 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
-from django_pgqueue.worker.backlog import Backlog, Taken
+from django_pgqueue.worker.buffer import Buffer, Taken
 from django_pgqueue.worker.database import opened_connections, recover, without_query_log
 from django_pgqueue.worker.executor import (
     Execution,
@@ -50,14 +50,14 @@ logger = logging.getLogger("django_pgqueue.worker")
 class AsyncRunner:
     """Run the async handlers of a worker.
 
-    ``backlog``: has the messages; it calls :meth:`ready`. ``runtime``: services that it shares with the threads.
+    ``buffer``: has the messages; it calls :meth:`ready`. ``runtime``: services that it shares with the threads.
     Methods are for the thread of the loop, except those under "From any thread".
     """
 
-    def __init__(self, backlog: Backlog, *, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, *, runtime: Runtime) -> None:
         self.runtime = runtime
         self.context = copy_context()
-        self._backlog = backlog
+        self._buffer = buffer
         self._slots: set[AsyncSlot] = set()
         self._finished: list[Execution] = []
         self._held_until = 0.0
@@ -102,12 +102,12 @@ class AsyncRunner:
 
     def next(self) -> Taken | None:
         """Return a handler and its messages to run now: one, or a batch; None: nothing may start."""
-        return None if self._held() else self._backlog.take()
+        return None if self._held() else self._buffer.take()
 
     def waits(self, slot: AsyncSlot) -> None:
         """Record that the handler of this slot awaits something, and start another slot for waiting messages."""
         self.runtime.expect(slot.deadline)
-        if self._backlog.startable:
+        if self._buffer.startable:
             self._start_slot()
 
     def finished(self, handler: Handler | None, executions: list[Execution]) -> None:
@@ -116,7 +116,7 @@ class AsyncRunner:
             self._loop.call_soon(self._flush)
         self._finished += executions
         self.runtime.failed(executions)
-        self._backlog.finished(handler, len(executions), sum(execution.seconds for execution in executions))
+        self._buffer.finished(handler, len(executions), sum(execution.seconds for execution in executions))
 
     def given_up(self, slot: AsyncSlot, handler: Handler | None, deliveries: list[Delivery], seconds: float) -> None:
         """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
@@ -130,20 +130,20 @@ class AsyncRunner:
             extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
         )  # fmt: skip
         self._slots.discard(slot)
-        self._backlog.finished(handler, len(deliveries), self.runtime.timeout_of(handler))
+        self._buffer.finished(handler, len(deliveries), self.runtime.timeout_of(handler))
         self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         self.runtime.recycle("an async handler hangs")
 
     def left(self, slot: AsyncSlot) -> None:
         """Remove a slot that has ended, and start another one if messages wait."""
         self._slots.discard(slot)
-        if self._backlog.startable:
+        if self._buffer.startable:
             self._loop.call_soon(self._start_slot)
 
     # In the thread of the loop.
 
     def _start_slot(self) -> None:
-        if not self._backlog.startable or len(self._slots) >= self._backlog.concurrency or self._backlog.closed:
+        if not self._buffer.startable or len(self._slots) >= self._buffer.concurrency or self._buffer.closed:
             return
         slot = AsyncSlot(self)
         self._slots.add(slot)
@@ -154,7 +154,7 @@ class AsyncRunner:
 
         It also plans the next check.
         """
-        if self._backlog.closed:
+        if self._buffer.closed:
             return True
         if self.runtime.outage.over and not (self._held_until and time.monotonic() < self._held_until):
             return False
@@ -195,7 +195,7 @@ class AsyncRunner:
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)
-        return self._backlog.closed
+        return self._buffer.closed
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -11,7 +11,7 @@ from typing import Any
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.atomic import Atomic, perform
-from django_pgqueue.worker.backlog import Backlog, Taken
+from django_pgqueue.worker.buffer import Buffer, Taken
 from django_pgqueue.worker.database import OwnConnections, cancel_query, end_transactions, recover, without_query_log
 from django_pgqueue.worker.executor import failed_execution, failed_executions, stuck_execution
 from django_pgqueue.worker.interruption import RunTicket, ThreadRun
@@ -26,15 +26,15 @@ logger = logging.getLogger("django_pgqueue.worker")
 class Threads:
     """Run a thread for each unit of ``concurrency``, and replace a thread whose handler does not end.
 
-    ``backlog``: has the messages. ``atomic``: runs atomic handlers. ``runtime``: services that they share with the
+    ``buffer``: has the messages. ``atomic``: runs atomic handlers. ``runtime``: services that they share with the
     event loop. While the queue's database is away nothing is started, because that would only use up attempts.
     """
 
-    def __init__(self, backlog: Backlog, *, atomic: Atomic, runtime: Runtime) -> None:
-        self.backlog = backlog
+    def __init__(self, buffer: Buffer, *, atomic: Atomic, runtime: Runtime) -> None:
+        self.buffer = buffer
         self.atomic = atomic
         self.runtime = runtime
-        self._slots = [Slot(number, self) for number in range(1, backlog.concurrency + 1)]
+        self._slots = [Slot(number, self) for number in range(1, buffer.concurrency + 1)]
 
     def start(self) -> None:
         """Start the threads."""
@@ -42,7 +42,7 @@ class Threads:
             slot.thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait up to ``timeout`` seconds for the threads to end, after the backlog is closed."""
+        """Wait up to ``timeout`` seconds for the threads to end, after the buffer is closed."""
         deadline = time.monotonic() + timeout
         for slot in self._slots:
             # A replacement that was made while the worker stopped is never started.
@@ -70,18 +70,18 @@ class Threads:
         self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         new = self._slots[slot.number - 1] = Slot(slot.number, self)
         reason = "a thread hangs"
-        if not self.backlog.closed:
+        if not self.buffer.closed:
             try:
                 new.thread.start()
             except RuntimeError as error:
                 # The system gives no more threads. The other slots go on; without any, the supervisor sees a stall.
                 reason += f", and no other takes its place: {error}"
         self.runtime.recycle(reason)
-        self.backlog.finished(handler, len(deliveries), seconds)
+        self.buffer.finished(handler, len(deliveries), seconds)
 
 
 class Slot:
-    """Run messages of the backlog in one thread, until the backlog is closed.
+    """Run messages of the buffer in one thread, until the buffer is closed.
 
     ``number``: counted from 1. ``current``: the call that runs now, or None.
     """
@@ -90,7 +90,7 @@ class Slot:
         self.number = number
         self.current: ThreadRun | None = None
         self._threads = threads
-        self._backlog = threads.backlog
+        self._buffer = threads.buffer
         self._runtime = threads.runtime
         self._connections = OwnConnections()
         self.thread = Role(f"slot-{number}", self._run, crashed=threads.runtime.crashed)
@@ -125,7 +125,7 @@ class Slot:
         runtime.put(executions)
         if used:
             recover(used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
-        self._backlog.finished(handler, len(deliveries), time.monotonic() - ticket.started_at)
+        self._buffer.finished(handler, len(deliveries), time.monotonic() - ticket.started_at)
         return True
 
     def _call(
@@ -146,10 +146,10 @@ class Slot:
 
     def _next(self) -> Taken | None:
         outage = self._runtime.outage
-        while not outage.over and not outage.wait_until_over(0.5) and not self._backlog.closed:
+        while not outage.over and not outage.wait_until_over(0.5) and not self._buffer.closed:
             pass
-        return self._backlog.wait()
+        return self._buffer.wait()
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)
-        return self._backlog.closed
+        return self._buffer.closed

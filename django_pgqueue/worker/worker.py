@@ -16,8 +16,8 @@ from pathlib import Path
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker.atomic import Atomic
-from django_pgqueue.worker.backlog import Backlog
 from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.dispatch import Dispatch
@@ -113,8 +113,8 @@ class QueueWorker:
         keep = options.once or options.drain
         unwritten: dict[str, set[int]] = {}
 
-        def backlog(concurrency: int, on_ready: Callable[[], None] = lambda: None) -> Backlog:
-            return Backlog(
+        def buffer(concurrency: int, on_ready: Callable[[], None] = lambda: None) -> Buffer:
+            return Buffer(
                 concurrency,
                 options.batch,
                 keep=keep,
@@ -125,8 +125,8 @@ class QueueWorker:
                 on_ready=on_ready,
             )
 
-        threads = backlog(options.concurrency)
-        loop = backlog(options.async_concurrency, on_ready=lambda: self._loop.ready())
+        threads = buffer(options.concurrency)
+        loop = buffer(options.async_concurrency, on_ready=lambda: self._loop.ready())
         self._dispatch = Dispatch(
             threads,
             loop,

@@ -17,7 +17,7 @@ from django.db import connection
 from django_pgqueue import Complete, Defer, Delivery, Reject, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
-from django_pgqueue.worker.backlog import Backlog
+from django_pgqueue.worker.buffer import Buffer
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import script, scripts, where
@@ -205,7 +205,7 @@ def test_a_kind_that_has_nothing_to_do_does_not_hold_the_other_back(
     register("quick", quick)
     scripts(500, handler="quick")
     if done:
-        monkeypatch.setattr(Backlog, "busy", False)
+        monkeypatch.setattr(Buffer, "busy", False)
     start(drain=drains, batch=50)
     eventually(lambda: ArchivedMessage.objects.count() == 500)
     # One moment for each dequeue; a few small ones at first.

@@ -138,7 +138,7 @@ def test_workers_together_run_no_more_calls_than_their_slots_and_the_failures(st
 
 
 def make_dispatch(put: list[Any], guarded: set[str]) -> tuple[Dispatch, MagicMock, dict[str, set[int]]]:
-    """A dispatch, the backlog of its threads, and the failures that it holds."""
+    """A dispatch, the buffer of its threads, and the failures that it holds."""
     unwritten: dict[str, set[int]] = {}
     threads, loop = (
         MagicMock(**{"withdraw.return_value": [], "free.return_value": 10, "put.return_value": {}}) for _ in "ab"

@@ -12,7 +12,7 @@ import pytest
 from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set, queue_set
-from django_pgqueue.worker.backlog import Backlog
+from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.dispatch import Wanted
 from django_pgqueue.worker.options import WorkerOptions
@@ -49,8 +49,8 @@ def asleep() -> bool:
     return bool(sleepers() and sql(HAVE_LOOKED))
 
 
-class AnyHandler(Backlog):
-    """A backlog that takes messages of all handlers, as a dispatch with one kind of them."""
+class AnyHandler(Buffer):
+    """A buffer that takes messages of all handlers, as a dispatch with one kind of them."""
 
     def wanted(self, *, settled: bool = False) -> Wanted:
         return Wanted(self.room())

@@ -58,7 +58,7 @@ class Limited:
         return round(min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, wait)))
 
 
-class Backlog:
+class Buffer:
     """Hold enough messages to keep ``concurrency`` calls of handlers busy for a moment.
 
     The threads have one, and the event loop. The channels take turns: the first message of a channel starts after at
@@ -177,7 +177,7 @@ class Backlog:
         return back
 
     def wait(self) -> Taken | None:
-        """Wait for the next messages to run in a thread, and return them; None when the backlog is closed."""
+        """Wait for the next messages to run in a thread, and return them; None when the buffer is closed."""
         with self._lock:
             while (taken := self.take(takers=1 + self._idle)) is None:
                 if self.closed:
