@@ -132,7 +132,7 @@ def test_batches_are_whole_though_the_channels_in_between_have_another_handler(m
     ]
 
 
-def test_messages_that_were_not_started_come_back_when_the_backlog_is_closed(make: Callable[..., Buffer]) -> None:
+def test_messages_that_were_not_started_come_back_when_the_buffer_is_closed(make: Callable[..., Buffer]) -> None:
     buffer = make(concurrency=1)
     waiting = deliveries(3)
     buffer.put(waiting, MANY)
