@@ -238,10 +238,9 @@ class QueueWorker:
         message is settled without it, and the worker asks to be replaced. If the process cannot even do that, its
         supervisor kills it. Returns the seconds until the next look.
         """
-        # A handler that starts during the look, and ends before the next one, ends the sleep after it.
-        self._look_at = math.inf
         now, grace = time.monotonic(), self.options.grace.total_seconds()
-        following = now + LOOK_SECONDS
+        # A handler that starts during the look with an earlier deadline ends the sleep after it.
+        following = self._look_at = now + LOOK_SECONDS
         for run in self._runs():
             if run.deadline + grace <= now:
                 run.give_up()
