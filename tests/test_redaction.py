@@ -15,7 +15,8 @@ from django.test import override_settings
 
 import django_pgqueue
 from django_pgqueue.redaction import HIDDEN, RedactingFilter, forget_secrets, redact
-from django_pgqueue.worker.failure import MESSAGE_CHARACTERS, describe_error
+from django_pgqueue.worker.failure import describe_error
+from django_pgqueue.worker.numbers import MESSAGE_CHARACTERS
 from tests.support.cases import cases
 
 CANARY = "canary-7f3a"

@@ -27,11 +27,11 @@ from django_pgqueue.testing.in_transaction import guarded, hooks, run_hooks
 from django_pgqueue.testing.recorder import Recorder
 from django_pgqueue.worker.atomic import Atomic, perform
 from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.completer import settle_batch, settlement_batches
 from django_pgqueue.worker.executor import Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.looks import Contention
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.verbs import settle_batch, settlement_batches
 
 MOST_DELIVERIES = 1000
 """The most deliveries without a ``limit``: a handler that enqueues or defers for ever must not hang the tests."""

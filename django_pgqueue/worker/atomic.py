@@ -24,7 +24,7 @@ from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.sql.call import call, translate
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.completer import passes
+from django_pgqueue.worker.completer import passes, settle_batch, settlement_batches
 from django_pgqueue.worker.database import (
     Outage,
     end_transactions,
@@ -38,7 +38,6 @@ from django_pgqueue.worker.executor import Execution, execute, execute_batch, fa
 from django_pgqueue.worker.failure import describe_error
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.verbs import settle_batch, settlement_batches
 
 # PostgreSQL resets this setting at the end of the transaction, but also at a RESET ALL, which ends nothing; then now()
 # is still the same. An xid would serve as well, but a handler that only reads must not have one, because it would keep

@@ -18,15 +18,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker.numbers import MOST_PLACES
 
-# More messages than any process holds at a time. The producer takes only as many as have a place.
-MOST_PLACES = 16_384
 # Seven numbers of 8 bytes: message id (0: free), started_at (0: it has not begun), deadline, ended_at (0: its handler
 # has not ended), held_at (0: the lease is not held), and the two halves of the token.
 PLACE_FIELDS = 7
+HALF_TOKEN = 2**64 - 1
 BOARD_BYTES = MOST_PLACES * PLACE_FIELDS * 8
 STARTED, DEADLINE, ENDED, HELD, HIGH, LOW = range(1, PLACE_FIELDS)
-HALF_TOKEN = 2**64 - 1
 
 
 class Begun(NamedTuple):

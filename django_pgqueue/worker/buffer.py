@@ -10,20 +10,15 @@ from dataclasses import dataclass, field
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-
-# A message must not wait longer than this in memory: another worker might have started it, its lease counts for the
-# share and the limits of its channel, and it goes back if a breaker opens. It is some times as long as a dequeue.
-LONGEST_WAIT_SECONDS = 0.02
-# Memory holds at most the messages of this many dequeues.
-MOST_DEQUEUES = 4
-# The share of the old mean duration in the new one, of all calls and of one handler's messages.
-OLD_MEAN_SHARE = 0.9
-OLD_DURATION_SHARE = 0.5
-# So many calls in a row must have been of handlers with a batch before free slots get batches: messages of another
-# handler would wait in memory.
-CALLS_WITH_A_BATCH = 8
-# The bounds of the delay with which a message of a handler with a limit goes back to the queue.
-SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1, 10
+from django_pgqueue.worker.numbers import (
+    CALLS_WITH_A_BATCH,
+    LONGEST_DELAY_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    MOST_DEQUEUES,
+    OLD_DURATION_SHARE,
+    OLD_MEAN_SHARE,
+    SHORTEST_DELAY_SECONDS,
+)
 
 Alike = Callable[[Delivery, Delivery], bool]
 # A handler, or None for a name that this process does not have, and the messages of one call.

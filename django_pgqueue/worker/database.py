@@ -20,6 +20,7 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.sql.call import call, primary
 from django_pgqueue.sql.pinned import pin_settings
 from django_pgqueue.sql.stall import limit_answer_time
+from django_pgqueue.worker.numbers import CANCEL_SECONDS
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -30,8 +31,6 @@ TRANSIENT = (OperationalError, InterfaceError, InternalError)
 ACCESS_RULE_VIOLATION = "42"
 
 LISTENER = "listener"
-# Seconds to reach the server with the request to cancel a query.
-CANCEL_SECONDS = 2.0
 
 # For libpq, on TCP: a peer that is gone is noticed after about ten seconds, not after two hours.
 KEEP_ALIVE = {

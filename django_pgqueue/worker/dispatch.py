@@ -28,13 +28,10 @@ from django_pgqueue.outcomes import Defer, Retry
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.numbers import LONGEST_ALONE_SECONDS, MOST_KEPT_MESSAGES, SUSPECT_WAIT_SECONDS
 
 # The error types of an attempt during which the process died.
 DEATH_TYPES = {"WorkerDied", "LeaseExpired"}
-# A suspect waits at most SUSPECT_WAIT_SECONDS for running messages to end, and then starts beside them. It keeps others
-# from starting for at most LONGEST_ALONE_SECONDS. So neither a long handler nor a long suspect stops the process.
-SUSPECT_WAIT_SECONDS = 10.0
-LONGEST_ALONE_SECONDS = 10.0
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -130,8 +127,6 @@ class Suspects:
         return {message for message, errors in rows if errors and errors[-1].get("type") in DEATH_TYPES}
 
 
-# With --once and --drain nothing goes back, so at most this many messages may wait here.
-MOST_KEPT_MESSAGES = 1000
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
 NOT_STARTED = Defer()
 

@@ -35,14 +35,11 @@ from django_pgqueue.worker.executor import (
     stuck_execution,
 )
 from django_pgqueue.worker.interruption import RunTicket, leave_if_forked
+from django_pgqueue.worker.numbers import RECHECK_SECONDS, TIDY_SECONDS
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
 
 ROLE = "event loop"
-# The time between two clean-ups of the connection that async handlers share, and after a failure the longest time for
-# which no message starts until the clean-up is done. While nothing may start, the runner checks every RECHECK_SECONDS.
-TIDY_SECONDS = 1.0
-RECHECK_SECONDS = 0.25
 
 logger = logging.getLogger("django_pgqueue.worker")
 

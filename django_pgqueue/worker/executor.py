@@ -17,6 +17,7 @@ from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandl
 from django_pgqueue.outcomes import Cancelled, Complete, Defer, Outcome, Reject, Retry
 from django_pgqueue.signatures import BackoffFunction
 from django_pgqueue.worker.failure import describe_error
+from django_pgqueue.worker.numbers import LOG_UNKNOWN_SECONDS, MOST_LOGGED_NAMES
 
 COMPLETED = Complete()
 HANDLER_ERROR = f"{HandlerError.__module__}.{HandlerError.__qualname__}"
@@ -25,9 +26,6 @@ WAIT_FOR_HANDLER = Defer(delay=timedelta(seconds=15))
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# The shortest time between two log lines about one name. Names come from messages, so their number is bounded.
-LOG_UNKNOWN_SECONDS = 60.0
-MOST_LOGGED_NAMES = 1000
 _logged_unknown: dict[str, float] = {}
 
 

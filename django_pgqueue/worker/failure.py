@@ -6,16 +6,17 @@ import traceback
 from collections.abc import Iterator
 
 from django_pgqueue.redaction import HIDDEN, redact
+from django_pgqueue.worker.numbers import (
+    CHAIN_ERRORS,
+    GROUP_ERRORS,
+    MESSAGE_CHARACTERS,
+    SEARCHED_CHARACTERS,
+    TRACEBACK_CHARACTERS,
+)
 
-MESSAGE_CHARACTERS = 2_000
-TRACEBACK_CHARACTERS = 10_000
-CHAIN_ERRORS = 10
 OWN_FRAMES = ("django_pgqueue.worker.", "django_pgqueue.tasks.execute")
-GROUP_ERRORS = 10
 # Violations of NOT NULL and CHECK: their detail contains the whole row, in the language of the server.
 SHOWS_ROW = {"23502", "23514"}
-# A longer text is cut to this length before it is searched for secrets.
-SEARCHED_CHARACTERS = 100_000
 
 
 def describe_error(error: BaseException) -> dict[str, str]:

@@ -26,6 +26,7 @@ from django_pgqueue.backoff import pause
 from django_pgqueue.sql.prepared import is_direct
 from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
+from django_pgqueue.worker.numbers import CHECK_SECONDS, DEAF_SECONDS, ECHO_SECONDS
 from django_pgqueue.worker.role import Crashed, Role
 
 LISTEN = "LISTEN pgqueue; LISTEN pgqueue_breaker"
@@ -35,12 +36,6 @@ WHERE l.open_until IS NOT NULL
 """
 logger = logging.getLogger("django_pgqueue.worker")
 
-# After this time without a notification, the listener asks whether the server is still there.
-CHECK_SECONDS = 5.0
-# A notification to itself must arrive within ECHO_SECONDS, or the listener is behind a transaction pooler. It tries
-# again after DEAF_SECONDS.
-ECHO_SECONDS = 3.0
-DEAF_SECONDS = 60.0
 # Takes handler, queue and channel of a breaker that has opened; the last two are None for a handler's.
 OnBreaker = Callable[[str, str | None, str | None], None]
 

@@ -9,37 +9,24 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from django_pgqueue.lifecycle.dequeue import is_contended, next_due, wait
+from django_pgqueue.worker.numbers import (
+    EBB_LOOKS,
+    FLOOD_LOOKS,
+    HANDLER_FIRST_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    LONGEST_REST_SECONDS,
+    LONGEST_WITHDRAWN_SECONDS,
+    MANY_MESSAGES,
+    OVERDUE_PAUSE_SECONDS,
+    REST_SECONDS,
+    SHORTEST_PAUSE_SECONDS,
+    TIMES_OF_A_LOOK,
+    VAIN_NOTIFICATIONS,
+    WITHDRAWN_LOOK_SECONDS,
+    WITHDRAWN_SECONDS,
+)
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
-
-# The time from one look to the next while messages trickle in: a look costs about the same for one message as for
-# several. The processes of a supervisor share it: each looks less often, all together as often as one would.
-REST_SECONDS = 0.003
-# A look that finds more messages than this without filling it shows a load under which looks are a large part of
-# the server's work. The next one waits for some times as long as this one took, which is long where processors are
-# short, and at most LONGEST_REST_SECONDS for each process.
-MANY_MESSAGES = 12
-TIMES_OF_A_LOOK = 4
-LONGEST_REST_SECONDS = 0.012
-# The time between the look for one message and that for more: only one thread runs at a time, and this leaves the turn
-# to the thread of the handler.
-HANDLER_FIRST_SECONDS = 0.0003
-# After VAIN_NOTIFICATIONS in a row that another worker answered first, this worker withdraws its announcement for
-# WITHDRAWN_SECONDS. Until it finds a message, the next vain notification is enough, and the time doubles each time.
-# Transactions that notify commit one after the other, so needless notifications slow down enqueuers.
-VAIN_NOTIFICATIONS = 3
-WITHDRAWN_SECONDS = 0.1
-LONGEST_WITHDRAWN_SECONDS = 0.4
-# Meanwhile it looks by itself: the others may have no free slot any more.
-WITHDRAWN_LOOK_SECONDS = 0.05
-# A flood begins after FLOOD_LOOKS looks in a row that found messages, and ends after EBB_LOOKS that found none.
-FLOOD_LOOKS = 3
-EBB_LOOKS = 3
-# The first pause before another look at a channel that is due and locked by another worker. It doubles each time.
-OVERDUE_PAUSE_SECONDS = 0.005
-# The bounds of the pause while other consumers hold locks, whose release sends no notification.
-SHORTEST_PAUSE_SECONDS = 0.001
-LONGEST_PAUSE_SECONDS = 0.1
 
 
 class Contention:

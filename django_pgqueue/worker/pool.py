@@ -9,24 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from django_pgqueue.worker.board import Begun
+from django_pgqueue.worker.numbers import (
+    FIRST_DELAY_SECONDS,
+    LONGEST_START_DELAY_SECONDS,
+    LONGEST_WORK_DELAY_SECONDS,
+    MOST_FAILED_STARTS,
+    STOP_MARGIN_SECONDS,
+    WELL_SECONDS,
+)
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.startup import Orders
 from django_pgqueue.worker.watch import find_verdict
 
 logger = logging.getLogger("django_pgqueue.worker")
-
-# A child stops within its shutdown timeout, and then has 10 s to write its last outcomes. The rest of this margin is
-# for a loaded machine.
-STOP_MARGIN_SECONDS = 15.0
-# After this many failed starts in a row, --once and --drain give up.
-MOST_FAILED_STARTS = 3
-# A child that ran for longer than this did not die of its start.
-WELL_SECONDS = 60.0
-FIRST_DELAY_SECONDS = 0.5
-# The longest delays: after a child that never became ready, because it cannot load its code, and after a child that
-# worked, because a message killed it.
-LONGEST_START_DELAY_SECONDS = 30.0
-LONGEST_WORK_DELAY_SECONDS = 1.0
 
 
 class ProcessSlot:

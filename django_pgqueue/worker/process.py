@@ -16,14 +16,11 @@ from typing import Any
 
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.numbers import LAST_WORDS_SECONDS, LEASES_OF_A_FRAME
 from django_pgqueue.worker.options import worker_name
 from django_pgqueue.worker.registration import WorkerDescription, running_as_json
 from django_pgqueue.worker.startup import Orders
 
-# The time in which a child that is to be killed writes the stacks of its threads to stderr.
-LAST_WORDS_SECONDS = 0.3
-# A frame has at most this many leases, so that it fits into what a socket buffers.
-LEASES_OF_A_FRAME = 1000
 # The service manager's variables are meant for the supervisor, not for its children.
 SERVICE_MANAGER_VARIABLES = (
     "NOTIFY_SOCKET",

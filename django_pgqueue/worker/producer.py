@@ -16,6 +16,13 @@ from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.listening import Alarm, Ear, OnBreaker, doze
 from django_pgqueue.worker.looks import Looks
+from django_pgqueue.worker.numbers import (
+    ASIDE_SECONDS,
+    DRAIN_INTERVAL_SECONDS,
+    LONGEST_SELECTIVE_SECONDS,
+    ONCE_TRIES,
+    SELECTIVE_SECONDS,
+)
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
@@ -23,17 +30,6 @@ from django_pgqueue.worker.served import ServedQueues
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "producer"
-DRAIN_INTERVAL_SECONDS = 0.05
-# With --once, the worker ends after this number of looks in a row that found only messages locked by others: 0.5 s.
-ONCE_TRIES = 10
-# While some handlers have no free slot, nothing notifies of messages of the others, and to find them behind the rest
-# costs a walk. So after a look that found none, the next one comes after SELECTIVE_SECONDS; the time doubles up to
-# LONGEST_SELECTIVE_SECONDS.
-SELECTIVE_SECONDS = 0.01
-LONGEST_SELECTIVE_SECONDS = 0.1
-# Where only handlers with a concurrency have no free slot, a look for messages of any handler follows at times, which
-# sets theirs aside: others may stand far behind them.
-ASIDE_SECONDS = 1.0
 
 
 class Producer:

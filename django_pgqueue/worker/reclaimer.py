@@ -19,13 +19,12 @@ from django_pgqueue.models import Message
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.numbers import LOOK_AGAIN_SECONDS
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
 
 ROLE = "lease reclaimer"
-# The last dequeue of a killed process may be committed after its end.
-LOOK_AGAIN_SECONDS = 1.0
 
 
 # The end of a log line, which says what happens next to the message, by event.

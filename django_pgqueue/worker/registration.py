@@ -15,14 +15,12 @@ from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.numbers import MOST_RUNNING_MESSAGES, REFRESH_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
 
 ROLE = "registration"
-REFRESH_SECONDS = 1.5
-# A row names at most this many running messages, those that run longest.
-MOST_RUNNING_MESSAGES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,6 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# The time for the last settlements, after the handlers have ended.
-SHUTDOWN_SETTLE_SECONDS = 10.0
 
 
 class Shutdown:

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.numbers import MOST_HANDLER_NAMES
 from django_pgqueue.worker.options import WorkerOptions
-
-# A worker that starts logs at most this many names of handlers.
-MOST_HANDLER_NAMES = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,19 @@ from django.utils import autoreload
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.numbers import LONGEST_SILENCE_SECONDS, LOOK_SECONDS, SHUTDOWN_SETTLE_SECONDS
 from django_pgqueue.worker.pool import ProcessPool
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.registration import Registration
 from django_pgqueue.worker.role import Companion
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
+from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.startup import Orders
-from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
+from django_pgqueue.worker.vitals import Health, Vitals
 from django_pgqueue.worker.watch import Stalls
 
 logger = logging.getLogger("django_pgqueue.worker")
-
-# The time between two looks at the children.
-LOOK_SECONDS = 0.5
 
 
 class FileWatch:

@@ -15,9 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-# A control loop that has not called beat() for this time hangs.
-LONGEST_SILENCE_SECONDS = 10.0
-FILE_SECONDS = 1.0
+from django_pgqueue.worker.numbers import FILE_SECONDS, LONGEST_SILENCE_SECONDS
 
 
 def under_systemd() -> bool:

@@ -22,18 +22,16 @@ from django.db import connections
 
 from django_pgqueue.sql.call import call
 from django_pgqueue.worker.lease_keeper import HeldLease
+from django_pgqueue.worker.numbers import (
+    CHILD_START_SECONDS,
+    IDLE_SILENCE_SECONDS,
+    LEAST_STALL_SECONDS,
+    LONGEST_SILENCE_SECONDS,
+    OVERDUE_SECONDS,
+    STALL_LEASES,
+)
 from django_pgqueue.worker.process import Child
-from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS
 
-# A child gives up a message itself after its deadline and the grace. If it has not done so after this time, it hangs.
-OVERDUE_SECONDS = 5.0
-CHILD_START_SECONDS = 120.0
-# A child that runs no message and sends no frame for this time is stopped, or hangs outside of its handlers.
-IDLE_SILENCE_SECONDS = 60.0
-# A child is replaced after STALL_LEASES lease times without progress, but at least LEAST_STALL_SECONDS. Probes report
-# it after a third of that.
-STALL_LEASES = 3
-LEAST_STALL_SECONDS = 10.0
 # Counts the statements of the queue that wait for a lock: a new process would wait for it as well.
 LOCK_WAITS = """
 SELECT count(*) FROM pg_stat_activity

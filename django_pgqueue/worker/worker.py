@@ -28,27 +28,27 @@ from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.link import Link
 from django_pgqueue.worker.listening import Listener
 from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.numbers import (
+    IDLE_LOOK_SECONDS,
+    LONGEST_SILENCE_SECONDS,
+    LOOK_SECONDS,
+    ORPHAN_LEASE_SHARE,
+    REPORT_SECONDS,
+    SHUTDOWN_SETTLE_SECONDS,
+)
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
 from django_pgqueue.worker.role import Companion, Crashed, Role
 from django_pgqueue.worker.runtime import Run, Runtime
 from django_pgqueue.worker.served import ServedQueues
-from django_pgqueue.worker.shutdown import SHUTDOWN_SETTLE_SECONDS, Shutdown
+from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.startup import log_start
 from django_pgqueue.worker.threads import Threads
-from django_pgqueue.worker.vitals import LONGEST_SILENCE_SECONDS, Health, Vitals
+from django_pgqueue.worker.vitals import Health, Vitals
 
 logger = logging.getLogger("django_pgqueue.worker")
 
-# The longest time between two looks of the main thread at deadlines and limits; while the worker stops, the time
-# between two looks whether all handlers have ended.
-LOOK_SECONDS = 0.5
-IDLE_LOOK_SECONDS = 0.02
-# The time between two reports to the supervisor.
-REPORT_SECONDS = 1.0
-# After this part of a lease a child without a supervisor exits, because only the supervisor extends leases.
-ORPHAN_LEASE_SHARE = 0.8
 STATM = Path("/proc/self/statm")
 
 

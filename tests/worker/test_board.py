@@ -16,7 +16,8 @@ import pytest
 
 from django_pgqueue import Delivery
 from django_pgqueue.worker import board as module
-from django_pgqueue.worker.board import MOST_PLACES, Board, ShownLease
+from django_pgqueue.worker.board import Board, ShownLease
+from django_pgqueue.worker.numbers import MOST_PLACES
 from tests.support.deliveries import DELIVERY
 from tests.support.paths import REPOSITORY
 

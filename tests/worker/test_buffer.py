@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker.buffer import LONGEST_DELAY_SECONDS, Buffer
+from django_pgqueue.worker.buffer import Buffer
+from django_pgqueue.worker.numbers import LONGEST_DELAY_SECONDS
 from tests.support.deliveries import DELIVERY
 from tests.support.waiting import eventually
 

@@ -11,7 +11,7 @@ import pytest
 from django_pgqueue import Complete, Defer, Delivery, Reject, Retry
 from django_pgqueue.outcomes import Outcome
 from django_pgqueue.worker.executor import HandlerMissing, execute, execute_batch, missing_handler
-from django_pgqueue.worker.failure import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
+from django_pgqueue.worker.numbers import MESSAGE_CHARACTERS, TRACEBACK_CHARACTERS
 from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 

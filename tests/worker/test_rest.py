@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from django_pgqueue.worker.looks import (
+from django_pgqueue.worker.looks import Looks
+from django_pgqueue.worker.numbers import (
     HANDLER_FIRST_SECONDS,
     LONGEST_REST_SECONDS,
     MANY_MESSAGES,
     REST_SECONDS,
     TIMES_OF_A_LOOK,
-    Looks,
 )
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Complete, Defer, Delivery, Reject, Retry, handlers
+from django_pgqueue.worker.completer import settlement_batches
 from django_pgqueue.worker.executor import COMPLETED, Execution
-from django_pgqueue.worker.verbs import settlement_batches
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,8 @@ import pytest
 
 from django_pgqueue import Delivery
 from django_pgqueue.worker import looks
-from django_pgqueue.worker.looks import REST_SECONDS, Looks
+from django_pgqueue.worker.looks import Looks
+from django_pgqueue.worker.numbers import REST_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.served import ServedQueues
