@@ -19,7 +19,10 @@ from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin, column
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
+from django_pgqueue.sql.call import call
 
+FLOW = "django_pgqueue.flow"
+PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress AS p WHERE p.message_id = %s"
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST_CHARACTERS = 100_000
@@ -42,6 +45,21 @@ class ContentAdmin(ReadOnlyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         item = super().get_object(request, object_id, from_field)
         return None if item is None else prepare(request, item)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        # Only the app has progress.
+        (name, options), *rest = super().get_fieldsets(request, obj)
+        shown = ["progress"] if apps.is_installed(FLOW) else []
+        return [(name, {**options, "fields": [*options["fields"], *shown]}), *rest]
+
+    @admin.display(description=_("progress"))
+    def progress(self, item: Any) -> str:
+        """Return a bar with what the handler has reported last."""
+        for done, total, note, updated_at in call(item._state.db, PROGRESS, [item.pk]):
+            text = f"{done:,g}" if total is None else f"{done:,g} / {total:,g}"
+            bar = format_html('<progress value="{}" max="{}"></progress> ', done, total) if total else ""
+            return format_html("{}{} {} ({})", bar, text, rendering.name(note), rendering.at(updated_at))
+        return self.or_dash(None)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # These columns have no index: each filter in the address would read the whole table.

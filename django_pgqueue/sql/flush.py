@@ -45,7 +45,8 @@ WITH batches AS (DELETE FROM pgqueue_batch),
     members AS (DELETE FROM pgqueue_batch_member),
     lost AS (DELETE FROM pgqueue_batch_lost),
     added AS (DELETE FROM pgqueue_batch_added),
-    unsure AS (DELETE FROM pgqueue_batch_unsure)
+    unsure AS (DELETE FROM pgqueue_batch_unsure),
+    progress AS (DELETE FROM pgqueue_progress)
 SELECT 1
 """
 

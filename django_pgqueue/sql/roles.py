@@ -38,7 +38,7 @@ PIPELINE_TABLES = (
 )  # fmt: skip
 
 # Tables of the optional app django_pgqueue.flow.
-FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure")
+FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,23 @@ KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
 # What the app of batches adds to each kind.
 FLOW_LOOKS = tuple(TableRight(READ, table, "look at batches") for table in FLOW_TABLES)
 FLOW = {
-    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after"), ()),
-    WORKER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after", "after_results"), ()),
-    **{kind.name: (("batch_counts", "batch_check"), FLOW_LOOKS) for kind in (OPERATOR, READER, PIPELINE)},
+    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after", "progress_of"), ()),
+    WORKER.name: (
+        (
+            "batch_open",
+            "batch_seal",
+            "batch_enter",
+            "batch_counts",
+            "enqueue_after",
+            "after_results",
+            "progress",
+            "progress_of",
+        ),
+        (),
+    ),
+    **{
+        kind.name: (("batch_counts", "batch_check", "progress_of"), FLOW_LOOKS) for kind in (OPERATOR, READER, PIPELINE)
+    },
 }
 
 

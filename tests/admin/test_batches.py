@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_pgqueue import NewMessage, cancel, channel_set, complete, dead_letter, dequeue, enqueue
-from django_pgqueue.flow import Batch
+from django_pgqueue.flow import Batch, progress
 from tests.admin.conftest import Page, address
 
 pytestmark = pytest.mark.django_db
@@ -90,3 +90,17 @@ def test_a_message_that_waits_shows_what_it_waits_for(page: Pages) -> None:
     assert "It waits for 2 of 2 message(s)" in text
     assert f">{waiting.id}<" in page("message", waits_for="messages")
     assert f"/{-waiting.id}/" not in page("batchrecord")
+
+
+def test_the_page_of_a_message_shows_its_progress_also_in_the_archive(page: Pages) -> None:
+    answer = enqueue("job")
+    bar = '<progress value="31.0" max="40.0"></progress>'
+    assert bar not in page("message", answer.id)
+    [delivery] = dequeue()
+    progress(delivery, 31, of=40, note="rows <b>")
+    text = page("message", answer.id)
+    assert bar in text
+    assert "31 / 40" in text
+    assert "rows &lt;b&gt;" in text
+    complete(delivery)
+    assert bar in page("archivedmessage", answer.id)

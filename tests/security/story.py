@@ -157,6 +157,8 @@ class Story:
         yield self.call("outcome", "enqueue_after(ARRAY[%s::bigint], 'wait', 'waits')", awaited)
         [message], [token] = self.leased()
         yield self.call("outcome", "after_results(%s, %s)", message, token)
+        yield self.call("*", "progress(%s, %s, 1, 2, 'half')", message, token)
+        yield self.call("place, done", "progress_of(ARRAY[%s::bigint])", message)
 
     def stream(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")

@@ -103,6 +103,8 @@ VERBS = """
     batch_check         .        .       x         x       x
     enqueue_after       x        x       .         .       .
     after_results       .        x       .         .       .
+    progress            .        x       .         .       .
+    progress_of         x        x       x         x       x
 """
 # S I U D: the whole table; i u s: some columns, those of COLUMNS.
 TABLES = """
@@ -151,6 +153,7 @@ TABLES = """
     batch_lost          .          .       S         S       S
     batch_added         .          .       S         S       S
     batch_unsure        .          .       S         S       S
+    progress            .          .       S         S       S
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "

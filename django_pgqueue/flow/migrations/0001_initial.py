@@ -71,6 +71,7 @@ class Migration(migrations.Migration):
                 "pgqueue_batch_unsure"
             ],
         ),
+        InstallTables("progress", 1, drop=["TABLE pgqueue_progress"]),
         InstallFunction("pgqueue_after_dead_letter", 1),
         InstallFunction("pgqueue_after_explain", 1),
         InstallFunction("pgqueue_after_finish", 1),
@@ -93,5 +94,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_batch_sweep", 1),
         InstallFunction("pgqueue_enqueue_after", 1),
         InstallFunction("pgqueue_flow_settled", 1),
+        InstallFunction("pgqueue_progress", 1),
+        InstallFunction("pgqueue_progress_of", 1),
         migrations.RunPython(mark, unmark),
     ]

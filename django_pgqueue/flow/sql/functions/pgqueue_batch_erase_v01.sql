@@ -1,5 +1,5 @@
 -- Forgets the messages that were to follow batches on these channels, because they may have data of a tenant; or counts
--- the batches. The batches stay: nothing follows them there.
+-- the batches. The batches stay: nothing follows them there. It deletes the progress of messages of these channels.
 -- Returns how many batches.
 -- Locks: the batches; it waits for as long as its caller allows.
 CREATE FUNCTION pgqueue_batch_erase(p_queue text, p_channels text[], p_dry_run boolean)
@@ -22,6 +22,9 @@ BEGIN
                 THEN NULL ELSE b.on_dead END,
             refusal = NULL
         WHERE b.id = ANY (v_ids);
+        DELETE FROM pgqueue_progress AS p
+        WHERE p.channel_id = ANY (ARRAY(
+            SELECT c.id FROM pgqueue_channel AS c WHERE c.queue = p_queue AND c.name = ANY (p_channels)));
     END IF;
     RETURN cardinality(v_ids);
 END;
