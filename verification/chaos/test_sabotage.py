@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.suite.changes import changed_functions
-from tests.support.paths import REPOSITORY
 from verification.chaos.sabotage.defects import DEFECTS, Defect
 from verification.chaos.sabotage.run import catch
 from verification.chaos.server import Server
@@ -37,9 +36,3 @@ def test_a_guard_that_is_not_there_any_more_is_said(server: Server) -> None:
     gone = Defect("gone", "complete", "no such text", "", frozenset())
     with server.connect("sabotage") as session, pytest.raises(ValueError, match="gone: complete has no 'no such text'"):
         gone.install(session)
-
-
-def test_the_documentation_lists_them_all() -> None:
-    page = (REPOSITORY / "docs" / "explanation" / "chaos.md").read_text()
-    listed = page.partition("## Sabotage")[2]
-    assert [line.split("|")[1].strip() for line in listed.splitlines()[7:]] == [defect.name for defect in DEFECTS]

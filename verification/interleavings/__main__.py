@@ -1,4 +1,4 @@
-"""`python -m verification.interleavings`: asks again, and writes the tables of the documentation anew."""
+"""`python -m verification.interleavings`: asks again, and writes the tables of answers.md anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers as the page of the documentation has them: everything that is not ·, in a few lines."""
+"""The answers as answers.md has them: everything that is not ·, in a few lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from .stage import FREE, RELATIONS, Stage
 from .verbs import VERBS
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "interleavings.md"
+PAGE = Path(__file__).parent / "answers.md"
 Answers = Mapping[tuple[str, str], tuple[str, ...]]
 
 

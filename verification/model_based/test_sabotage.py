@@ -3,9 +3,6 @@ changed functions."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from tests.suite.changes import changed_functions
@@ -14,7 +11,6 @@ from verification.chaos.sabotage.defects import DEFECTS, Defect
 from .sabotage import NOTICED, OF_THE_MODEL, notice
 from .sql import Queue
 
-EXPLANATION = Path(__file__).parent.parent.parent / "docs" / "explanation"
 DEFECT_OF = {defect.name: defect for defect in (*DEFECTS, *OF_THE_MODEL)}
 CHANGED = changed_functions()
 CHOSEN = NOTICED if CHANGED is None else [name for name in NOTICED if DEFECT_OF[name].is_in(CHANGED)][:10]
@@ -34,13 +30,3 @@ def test_a_lost_fence_is_noticed(queue: Queue) -> None:
 
 def test_without_a_defect_nothing_is_noticed(queue: Queue) -> None:
     assert not notice(queue, Defect("none", "complete", "RETURN QUERY", "RETURN QUERY", frozenset()), examples=5)
-
-
-def test_the_documentation_lists_them_all() -> None:
-    """Those of the faults' page are marked there, with an M; the page of the model has the others."""
-    listed = (EXPLANATION / "model.md").read_text().partition("## Is it noticed?")[2].partition("\n## ")[0]
-    own = [line.removeprefix("- ") for line in listed.splitlines() if line.startswith("- ")]
-    marked = re.findall(r"^\| (.+?) \| .+, M \|$", (EXPLANATION / "chaos.md").read_text(), re.MULTILINE)
-
-    assert own == [name for name in NOTICED if DEFECT_OF[name] in OF_THE_MODEL]
-    assert set(marked) == set(NOTICED) - set(own)
