@@ -14,8 +14,8 @@ from django_pgqueue.charts import times as axis_of_time
 from django_pgqueue.charts.scale import Scale, value_text
 
 WIDTH_PX, HEIGHT_PX = 760, 240
-# The values stand at the right, beside the newest bucket: there a narrow screen shows them. At the left there is room for
-# half of the first time.
+# The values stand at the right, beside the newest bucket: there a narrow screen shows them. At the left there is room
+# for half of the first time.
 LEFT_PX, RIGHT_PX, TOP_PX, BOTTOM_PX = 24, 56, 10, 36
 # Control characters, and those that turn the direction of the text around them.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
