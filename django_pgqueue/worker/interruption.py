@@ -120,6 +120,14 @@ class ThreadRun:
             return
         self.interrupted = True
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(HandlerTimeout))
+        # A thread of its own, because the request may wait for a server that does not answer, and the main thread has
+        # the deadlines of the others, the signals and the signs of life.
+        try:
+            threading.Thread(target=self._wake_and_let_go, name="pgqueue-cancel", daemon=True).start()
+        except RuntimeError:  # the system gives no more threads: the query goes on until its end
+            self._sent = True
+
+    def _wake_and_let_go(self) -> None:
         try:
             self._wake()
         finally:

@@ -63,6 +63,23 @@ class TestInterruption:
             run.call(translate, None)
         assert isinstance(raised.value.__cause__, ValueError)
 
+    def test_a_server_that_does_not_answer_the_cancel_does_not_stop_the_interrupter(self) -> None:
+        answered, seen = threading.Event(), []
+        run = ThreadRun(0.0, give_up=lambda: None, wake=lambda: None if answered.wait(5) else answered.set())
+
+        def interrupt() -> None:
+            run.interrupt()
+            seen.append(answered.is_set())
+            answered.set()
+
+        def work(argument: None) -> None:
+            threading.Thread(target=interrupt).start()
+            spin(argument)
+
+        with pytest.raises(HandlerTimeout):
+            run.call(work, None)
+        assert seen == [False]
+
     def test_no_handler_is_interrupted_after_its_end(self) -> None:
         run = make_run(0.0)
         run.call(lambda argument: None, None)
