@@ -80,6 +80,11 @@ class AsyncRunner:
         """Yield the slots, each of which is the run of its present handler."""
         yield from tuple(self._slots)
 
+    @property
+    def collected(self) -> int:
+        """Return how many executions are not put to the completer yet, although their messages do not run any more."""
+        return len(self._finished)
+
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call the function in the thread of the loop, and return before that."""
         with suppress(RuntimeError):  # the loop is closed
@@ -165,8 +170,10 @@ class AsyncRunner:
         self._start_slot()
 
     def _flush(self) -> None:
-        executions, self._finished = self._finished, []
+        executions = self._finished
         self.runtime.put(executions)
+        # After the put: the worker stops the completer when nothing is collected any more.
+        self._finished = []
         if any(execution.raised for execution in executions):
             # The shared connection may be broken, so it is cleaned up before the next message starts.
             self._held_until = time.monotonic() + TIDY_SECONDS

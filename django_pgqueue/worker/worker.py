@@ -310,7 +310,8 @@ class QueueWorker:
         self._producer.stop()
         if waiting := self._dispatch.close():
             self._give_back(waiting, "")
-        while (running := self._dispatch.running) and (left := deadline - time.monotonic()) > 0:
+        # In this order: an execution is collected before its message counts as ended.
+        while (running := self._dispatch.running + self._loop.collected) and (left := deadline - time.monotonic()) > 0:
             self.shutdown.sleep(min(IDLE_LOOK_SECONDS, left, self.run_once()))
         if running:
             logger.error(
