@@ -94,6 +94,12 @@ def test_a_wrong_value_is_refused_and_changes_nothing(wrong: dict[str, Any], tex
     assert SharedLimit.objects.get().max_concurrency == 2
 
 
+@cases("handlers", ['"h"', '[["h"]]', "[5]", "null", '{"h": 1}'])
+def test_callers_of_other_languages_get_a_refusal_for_handlers_that_are_no_names(handlers: str):
+    [(text,)] = sql(f"""SELECT refusal ->> 'message' FROM pgqueue_limit_set('stripe', '{{"handlers": {handlers}}}')""")
+    assert text == "invalid limit: handlers is not a JSON array of names"
+
+
 @cases("name", ["", "x" * 201, "a\0b", 5, None])
 def test_a_name_that_is_none_is_refused(name: Any):
     with refused(InvalidMessage):

@@ -30,7 +30,9 @@ DECLARE
     v_freed bigint[];
     v_ids bigint[];
     v_limit pgqueue_limit;
-    v_handlers text[] := ARRAY(SELECT jsonb_array_elements_text(nullif(p_settings -> 'handlers', 'null')));
+    v_handlers text[] := ARRAY(
+        SELECT jsonb_array_elements_text(p_settings -> 'handlers')
+        WHERE jsonb_typeof(p_settings -> 'handlers') = 'array');
 BEGIN
     IF v_problem IS NOT NULL THEN
         refusal := pgqueue_refusal('PGQ07', 'invalid limit: ' || v_problem);

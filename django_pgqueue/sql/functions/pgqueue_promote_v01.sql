@@ -23,7 +23,7 @@ BEGIN
         -- As in pgqueue_reclaim; the cast is as in pgqueue_announce.
         CROSS JOIN LATERAL (
             SELECT m.id FROM pgqueue_message AS m
-            WHERE m.id = d.id AND m.status::integer = 3 AND m.dequeue_at <= v_now
+            WHERE m.id = d.id AND m.status::integer = 3 AND coalesce(m.waits_for, -3) = -3 AND m.dequeue_at <= v_now
                 AND (p_queue IS NULL OR p_queue = (SELECT c.queue FROM pgqueue_channel AS c WHERE c.id = d.channel_id))
             FOR UPDATE SKIP LOCKED
         ) AS m

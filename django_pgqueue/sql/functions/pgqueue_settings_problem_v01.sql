@@ -57,7 +57,7 @@ BEGIN
         ELSIF v_rule.takes = 'a boolean' AND v_rule.type <> 'boolean'
             OR v_rule.takes = 'a JSON object' AND v_rule.type <> 'object'
             OR v_rule.takes = 'a JSON array of names'
-                AND (v_rule.type <> 'array' OR v_rule.value @? '$[*] ? (@.type() != "string")')
+                AND (v_rule.type <> 'array' OR v_rule.value @? 'strict $[*] ? (@.type() != "string")')
         THEN
             RETURN format('%s is not %s', v_rule.key, v_rule.takes);
         ELSIF v_rule.takes IN ('an integer', 'a part') THEN
