@@ -46,7 +46,7 @@ def test_a_model_holds_unless_a_guard_is_removed(model: Model, answers: dict[str
 
 def test_the_documentation_tells_each_guard_with_what_breaks_without_it() -> None:
     assert list(DOCUMENTED) == [model.removed for model in GUARDED]
-    documented = section(page(PAGE), "What holds")
+    documented = section(page(GUARDS), "What holds")
     for name in sorted({name for model in MODELS for name in checked(model.configuration())}):
         assert f"`{name}`" in documented, name
 
