@@ -149,6 +149,54 @@ def test_an_enqueue_waits_no_longer_than_it_was_told(session: Session, transacti
     wait_for(session, ids)
 
 
+@pytest.mark.parametrize("what", ["count", "dedupe key"])
+def test_an_enqueue_that_waits_for_its_channel_or_key_holds_no_message(
+    session: Session,
+    transactions: list[Session],
+    what: str,
+) -> None:
+    """Another transaction, which enqueues first and settles last, would wait in a circle."""
+    if what == "count":
+        session.execute("SELECT pgqueue_channel_set('default', 'small', %s)", ['{"max_size": 10}'])
+    ids = put(session, 1)
+    taken = take(session, 1)
+    other, late, _ = transactions
+    more = "p_channel => 'small'" if what == "count" else "p_dedupe_key => 'once'"
+    other.execute(f"SELECT pgqueue_enqueue('first', {more})")
+    answers: list[str] = []
+
+    def enqueue() -> None:
+        answers.append(one(late, f"SELECT outcome FROM pgqueue_enqueue_after(%s, 'cancel', 'load', {more})", ids))
+        late.commit()
+
+    with in_background(enqueue):
+        wait_for_lock(session, late)
+        other.execute("SET LOCAL lock_timeout = '300ms'")
+        complete(other, taken)
+        other.commit()
+    assert answers == ["created" if what == "count" else "duplicate"]
+    assert ready(session) == (["first", "load"] if what == "count" else ["first"])
+
+
+def test_an_enqueue_that_is_refused_leaves_nothing(session: Session, transactions: list[Session]) -> None:
+    """Neither its message, nor what it has dropped or marked, nor the lock of the count."""
+    session.execute(
+        "SELECT pgqueue_channel_set('default', 'small', %s)", ['{"max_size": 1, "full_policy": "drop_oldest"}']
+    )
+    kept = one(session, "SELECT id FROM pgqueue_enqueue('kept', p_channel => 'small')")
+    [known] = put(session, 1)
+    refused_ = transactions[0]
+    found = refused_.execute(
+        "SELECT id, outcome, created_at, dropped_ids FROM pgqueue_enqueue_after(%s, 'run', 'x', p_channel => 'small')",
+        [[known, 10**12]],
+    ).fetchone()
+    assert found == (None, "invalid", None, None)
+    assert column(session, "SELECT dropped_ids[1] FROM pgqueue_enqueue('next', p_channel => 'small')") == [kept]
+    complete(session, take(session, 2))
+    refused_.commit()
+    assert ready(session) == []
+
+
 def test_an_operator_who_holds_the_message_does_not_hold_the_settlement(
     session: Session,
     transactions: list[Session],

@@ -6,9 +6,8 @@
 -- time, or when it is released, whichever comes later.
 -- Returns what pgqueue_enqueue does; invalid, too, if there is no such message; busy, if another transaction settles
 --   one of them for longer than p_wait.
--- Locks: the live ones of p_after, FOR KEY SHARE, in the order of ids, for p_wait at most: they are neither delivered
---   nor settled before the caller's transaction ends; with wait, the dead letters, too, FOR SHARE. Then as
---   pgqueue_enqueue.
+-- Locks: as pgqueue_enqueue; then the live ones of p_after, FOR KEY SHARE, in the order of ids, for p_wait at most: they
+--   are neither delivered nor settled before the caller's transaction ends; with wait, the dead letters, too, FOR SHARE.
 CREATE FUNCTION pgqueue_enqueue_after(
     p_after bigint[],
     p_on_dead text,
@@ -52,7 +51,6 @@ DECLARE
     v_newest bigint[];
     v_live bigint[];
     v_missing bigint;
-    v_left bigint;
     v_problem text;
     v_timeout text := current_setting('lock_timeout');
 BEGIN
@@ -70,6 +68,18 @@ BEGIN
         RETURN;
     END IF;
     BEGIN
+        -- First, by the lock order: the count of the channel and the dedupe key come before messages. A message for
+        -- later has no arrival, so no dequeue looks for it.
+        SELECT e.id, e.id, e.outcome, e.created_at, e.dropped_ids, e.refusal
+        INTO v_id, id, outcome, created_at, dropped_ids, refusal
+        FROM pgqueue_enqueue(
+            p_handler, p_payload, p_channel, p_queue, p_body,
+            coalesce(p_headers, '{}') || jsonb_build_object('after', p_after), p_priority, NULL, interval '1 day',
+            p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key, p_create_channel, p_wait,
+            p_limits, p_cost, p_order_key) AS e;
+        IF outcome <> 'created' THEN
+            RETURN;
+        END IF;
         PERFORM set_config('lock_timeout', pgqueue_enqueue_wait(p_wait, v_timeout, false), true);
         LOOP
             v_live := ARRAY(
@@ -78,43 +88,36 @@ BEGIN
             -- A redrive must see that this message waits for its dead letter.
             PERFORM FROM pgqueue_dead_letter AS d
             WHERE d.id = ANY (v_ids) AND p_on_dead = 'wait' ORDER BY d.id FOR SHARE;
-            -- A statement of its own: it sees what the locks have waited for.
+            -- A statement of its own: it sees what the locks have waited for, and what the enqueue has dropped.
             SELECT array_agg(DISTINCT coalesce(d.redriven_to, u.id)),
-                min(u.id) FILTER (WHERE d.id IS NULL AND u.id <> ALL (v_live)
+                min(u.id) FILTER (WHERE d.id IS NULL AND u.id <> ALL (v_live || coalesce(dropped_ids, '{}'))
                     AND NOT EXISTS (SELECT FROM pgqueue_archived_message AS a WHERE a.id = u.id))
             INTO v_newest, v_missing
             FROM unnest(v_ids) AS u (id)
             LEFT JOIN pgqueue_dead_letter AS d ON d.id = u.id;
-            EXIT WHEN v_missing IS NOT NULL OR v_newest = v_ids;
+            IF v_missing IS NOT NULL THEN
+                RAISE SQLSTATE 'PGQ07';
+            END IF;
+            EXIT WHEN v_newest = v_ids;
             v_ids := v_newest;
         END LOOP;
         -- Their settlement must look for messages that wait.
-        IF v_missing IS NULL THEN
-            UPDATE pgqueue_message AS m SET flow = -coalesce(m.flow, 0)
-            WHERE m.id = ANY (v_live) AND (m.flow IS NULL OR m.flow > 0);
-        END IF;
+        UPDATE pgqueue_message AS m SET flow = -coalesce(m.flow, 0)
+        WHERE m.id = ANY (v_live) AND (m.flow IS NULL OR m.flow > 0);
         PERFORM set_config('lock_timeout', v_timeout, true);
-    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-        refusal := pgqueue_refusal('PGQ06', 'another transaction settles a message that this one is to wait for',
-            'Try again when that transaction has ended.');
-        outcome := refusal ->> 'outcome';
-        RETURN;
+    EXCEPTION
+        WHEN SQLSTATE 'PGQ07' THEN
+            refusal := pgqueue_refusal('PGQ07', format('there is no message %s to wait for', v_missing),
+                'It was never committed, retention has dropped it, or nothing was archived of it (archive = none).');
+        WHEN lock_not_available OR deadlock_detected THEN
+            refusal := pgqueue_refusal('PGQ06', 'another transaction settles a message that this one is to wait for',
+                'Try again when that transaction has ended.');
     END;
-    IF v_missing IS NOT NULL THEN
-        refusal := pgqueue_refusal('PGQ07', format('there is no message %s to wait for', v_missing),
-            'It was never committed, retention has dropped it, or nothing was archived of it (archive = none).');
+    IF refusal IS NOT NULL THEN
+        id := NULL;
+        created_at := NULL;
+        dropped_ids := NULL;
         outcome := refusal ->> 'outcome';
-        RETURN;
-    END IF;
-    -- A message for later has no arrival, so no dequeue looks for it.
-    SELECT e.id, e.id, e.outcome, e.created_at, e.dropped_ids, e.refusal
-    INTO v_id, id, outcome, created_at, dropped_ids, refusal
-    FROM pgqueue_enqueue(
-        p_handler, p_payload, p_channel, p_queue, p_body,
-        coalesce(p_headers, '{}') || jsonb_build_object('after', p_after), p_priority, NULL, interval '1 day',
-        p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key, p_create_channel, p_wait,
-        p_limits, p_cost, p_order_key) AS e;
-    IF outcome <> 'created' THEN
         RETURN;
     END IF;
     UPDATE pgqueue_message AS m
@@ -123,11 +126,8 @@ BEGIN
     WHERE m.id = v_id;
     INSERT INTO pgqueue_batch (id, sealed_at, total, policy)
     VALUES (-v_id, clock_timestamp(), cardinality(v_ids), p_on_dead);
-    -- Looks at them again: the enqueue may have dropped some of them from a full channel.
-    INSERT INTO pgqueue_batch_member (batch_id, member_id)
-    SELECT -v_id, m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids);
-    GET DIAGNOSTICS v_left = ROW_COUNT;
-    IF v_left = cardinality(v_ids) AND v_left > 0 THEN
+    INSERT INTO pgqueue_batch_member (batch_id, member_id) SELECT -v_id, u FROM unnest(v_live) AS u;
+    IF cardinality(v_live) = cardinality(v_ids) AND v_live <> '{}' THEN
         RETURN;
     END IF;
     INSERT INTO pgqueue_batch_member (batch_id, member_id)
