@@ -313,6 +313,16 @@ def test_a_message_that_ends_before_its_time_waits_no_more(how: str):
     assert nothing_left()
 
 
+def test_one_for_which_none_waits_leaves_nothing_when_it_is_cancelled():
+    """Also if the one that it waited for never ends."""
+    a = enqueue("a")
+    load = enqueue("load", after=[a])
+    cancel(load.id)
+    assert sql("SELECT id FROM pgqueue_batch") == []
+    complete(take("a"))
+    assert nothing_left()
+
+
 def test_a_discarded_message_that_is_redriven_runs_at_once():
     a = enqueue("a")
     load = enqueue("load", after=[a])
