@@ -195,6 +195,15 @@ def test_it_is_cancelled_when_the_others_have_ended():
     assert ended_as(load)[0] == "cancelled"
 
 
+def test_no_redrive_brings_back_one_that_was_cancelled_in_a_chain():
+    """The first one is dead, the second one cancelled: so the third one does not wait for a redrive."""
+    a = enqueue("a")
+    last = enqueue("last", after=[enqueue("load", after=[a])], on_dead="wait")
+    die(take("a")[0])
+    assert ended_as(last)[0] == "cancelled"
+    assert nothing_left()
+
+
 def test_a_long_chain_is_cancelled_in_one_call():
     """Step by step: calls within calls would reach the depth of the stack."""
     answers = chain(*["a"] * 600)
