@@ -73,6 +73,8 @@ def test_a_lost_lease_writes_nothing():
         progress(old, 2)
     progress(new, 3)
     assert progress_of(new.id).done == 3
+    joined = "pgqueue_progress AS p JOIN pgqueue_message AS m ON m.id = p.message_id"
+    assert sql(f"SELECT p.leased_at = m.leased_at FROM {joined}") == [(True,)]
     complete(new)
     with pytest.raises(LeaseLost):
         progress(new, 4)
