@@ -89,12 +89,14 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('queue', models.CharField(db_collation='C', max_length=100)),
                 ('channel', models.CharField(db_collation='C', max_length=200, null=True)),
+                ('handler', models.CharField(db_collation='C', max_length=200, null=True)),
                 ('minutes', models.SmallIntegerField()),
                 ('bucket_at', models.DateTimeField()),
                 ('completed', models.BigIntegerField(help_text='Completed or popped.')),
                 ('cancelled', models.BigIntegerField(help_text='Cancelled, purged or dropped.')),
                 ('dead', models.BigIntegerField(help_text='Dead-lettered.')),
                 ('retries', models.BigIntegerField(help_text='Attempts before the last one, of all these messages.')),
+                ('errors', models.JSONField(db_default={}, default=dict, help_text='Failed attempts of a handler by type, if minutes is 0.')),
                 ('waits', django_pgqueue.models.counts.Counts()),
                 ('runs', django_pgqueue.models.counts.Counts()),
             ],
@@ -452,7 +454,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='activity',
-            index=models.Index(condition=models.Q(('channel', None)), fields=['minutes', 'bucket_at'], name='pgqueue_activity_queues'),
+            index=models.Index(condition=models.Q(('channel', None), ('handler', None)), fields=['minutes', 'bucket_at'], name='pgqueue_activity_queues'),
+        ),
+        migrations.AddIndex(
+            model_name='activity',
+            index=models.Index(condition=models.Q(('handler__isnull', False)), fields=['minutes', 'bucket_at'], name='pgqueue_activity_handlers'),
         ),
         migrations.AddIndex(
             model_name='activity',

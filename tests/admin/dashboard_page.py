@@ -34,12 +34,14 @@ def row(html: str, name: str) -> str:
     return next(line for line in lines if re.match(rf"\s*{re.escape(name)} ", line))
 
 
-def settled(name: str | None = None, *, minutes: int, ago: timedelta = AT_ONCE, **figures: Any) -> None:
+def settled(
+    name: str | None = None, *, handler: str | None = None, minutes: int, ago: timedelta = AT_ONCE, **figures: Any
+) -> None:
     """Write a row of figures, as a measurement does."""
     at = timezone.now().replace(second=0, microsecond=0) - ago
-    at -= timedelta(minutes=at.minute % minutes)
+    at -= timedelta(minutes=at.minute % minutes if minutes else 0)
     given = {"completed": 0, "cancelled": 0, "dead": 0, "retries": 0, "waits": [], "runs": []} | figures
-    Activity.objects.create(queue="default", channel=name, minutes=minutes, bucket_at=at, **given)
+    Activity.objects.create(queue="default", channel=name, handler=handler, minutes=minutes, bucket_at=at, **given)
 
 
 def working(name: str = "w1", **values: Any) -> Worker:

@@ -69,6 +69,24 @@ def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> Non
     assert "7 77" in of_channel
 
 
+def test_handlers_have_their_rate_failures_times_and_what_is_in_flight(admin_client: Client) -> None:
+    channel_set(channel="acme", queue="mails")
+    for queue, channel in (("default", "default"), ("mails", "acme")):
+        enqueue("mail.send", queue=queue, channel=channel)
+    dequeue(worker="w")
+    figures = {"waits": histogram(21, 30), "runs": histogram(11, 30)}
+    settled(handler="crm.push", minutes=10, completed=600, dead=4, retries=8, **figures)
+    settled(handler="crm.push", minutes=10, ago=timedelta(hours=2), completed=9_999)
+    settled(handler="crm.push", minutes=0, completed=99_999)
+    html = look(admin_client)
+    assert "crm.push 0 10.1 12 861 ms 1.01 s 26.9 ms 31.5 ms" in row(html, "crm.push")
+    assert "mail.send 1 0 0 – –" in row(html, "mail.send")
+    assert "/admin/pgqueue/message/?handler=mail.send&amp;status__exact=2" in html
+    assert 'id="pgqueue-handlers"' not in look(admin_client, queue="mails")
+    # Rows of handlers count in no other figure.
+    assert "600" not in row(html, "default")
+
+
 def test_every_number_leads_to_the_rows_that_it_counts(admin_client: Client) -> None:
     channel = channel_set(channel="acme")
     for _ in range(3):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
+from django.utils import timezone
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,11 +33,12 @@ from django_pgqueue import (
     limit_set,
     retry,
 )
+from django_pgqueue.contrib.prometheus import families as prometheus
 from django_pgqueue.contrib.prometheus.collector import QueueCollector
-from django_pgqueue.contrib.prometheus.families import families
+from django_pgqueue.contrib.prometheus.families import families, histogram
 from django_pgqueue.contrib.prometheus.text import CONTENT_TYPE, render
 from django_pgqueue.contrib.prometheus.views import metrics
-from django_pgqueue.models import Worker
+from django_pgqueue.models import Activity, Worker
 from tests.security.names import NAMES
 from tests.support.cases import cases
 from tests.support.markdown import page
@@ -120,6 +125,41 @@ def test_workers_and_the_server() -> None:
     assert ("pgqueue_message",) in values("pgqueue_dead_rows")
 
 
+def settled(handler: str, **figures: Any) -> None:
+    """Write what a handler has settled in all, as a measurement does."""
+    given = {"completed": 0, "cancelled": 0, "dead": 0, "retries": 0, "errors": {}, "waits": [], "runs": []} | figures
+    Activity.objects.create(queue="mails", handler=handler, minutes=0, bucket_at=timezone.now(), **given)
+
+
+def test_handlers_have_counters_and_histograms() -> None:
+    settled("h", completed=2, dead=1, errors={"ConnectionError": 4, "refused": 1}, waits=[0] * 20 + [3], runs=[3])
+    assert values("pgqueue_handler_messages_total") == {
+        ("mails", "h", "completed"): 2, ("mails", "h", "cancelled"): 0, ("mails", "h", "dead"): 1,
+    }  # fmt: skip
+    assert values("pgqueue_handler_failures_total") == {
+        ("mails", "h", "ConnectionError"): 4, ("mails", "h", "refused"): 1,
+    }  # fmt: skip
+    assert values("pgqueue_handler_in_flight") == {("default", "h"): 1}
+    waits = values("pgqueue_handler_wait_seconds_bucket")
+    # Position 21 of the histogram is from 0.72 to 1.02 s.
+    assert [waits["mails", "h", end] for end in ("0.001", "0.256", "1.024", "4194.3", "+Inf")] == [0, 0, 3, 3, 3]
+    runs = values("pgqueue_handler_run_seconds_bucket")
+    assert {runs["mails", "h", end] for end in ("0.001", "4194.3", "+Inf")} == {3}
+    samples = {sample.suffix: sample.value for sample in histogram({}, [0] * 20 + [3])}
+    assert samples["_count"] == 3
+    assert samples["_sum"] == pytest.approx(3 * 0.86, rel=0.01)
+
+
+def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "MOST_HANDLERS", 1)
+    monkeypatch.setattr(prometheus, "MOST_TYPES", 1)
+    settled("rare", completed=1)
+    settled("often", completed=1, dead=1, errors={"rare": 1, "Often": 2})
+    found = values("pgqueue_handler_messages_total")
+    assert set(found) == {("mails", "often", outcome) for outcome in ("completed", "cancelled", "dead")}
+    assert values("pgqueue_handler_failures_total") == {("mails", "often", "Often"): 2}
+
+
 @cases("name", NAMES.values())
 def test_hostile_names_come_through(name: str) -> None:
     channel_set(channel="default", queue=name)
@@ -195,6 +235,36 @@ def test_every_metric_is_documented() -> None:
     documented = page("docs/reference/metrics.md")
     for family in families():
         assert f"`{family.name}`" in documented
+
+
+def test_the_dashboard_of_grafana_and_the_alerts_ask_for_metrics_of_the_page() -> None:
+    settled("h", completed=1, errors={"ConnectionError": 1}, waits=[1], runs=[1])
+    limit_set("stripe", max_concurrency=1)
+    breaker_set("h", Breaker())
+    scraped = {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(render(families()))
+        for sample in family.samples
+    }
+    folder = REPOSITORY / "examples" / "deploy"
+    rules = [rule for group in yaml.safe_load((folder / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
+    panels = json.loads((folder / "dashboard.json").read_text())["panels"]
+    asked = [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(asked) > 15
+    for expression in asked:
+        names = re.findall(r"pgqueue_\w+", expression)
+        assert names
+        assert set(names) <= set(scraped), expression
+        grouped = re.findall(r"\b(?:by|on) \(([\w, ]+)\)", expression)
+        labels = {label.strip() for group in grouped for label in group.split(",")}
+        labels |= set(re.findall(r"(\w+)=~?\"", expression))
+        assert labels <= set().union(*(scraped[name] for name in names)), expression
+    documented = page("docs/reference/metrics.md")
+    for rule in rules:
+        runbook = rule["annotations"]["runbook_url"]
+        assert runbook == f"reference/metrics.html#{rule['alert'].lower()}"
+        assert f"### {rule['alert']}\n" in documented
+    assert documented.count("\n### ") == len(rules)
 
 
 def test_open_breakers_are_counted_by_handler() -> None:

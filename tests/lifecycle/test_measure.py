@@ -48,8 +48,8 @@ def settle_some(count: int = 1, *, channel: str = "default", queue: str = "defau
 
 
 def sums(**chosen: Any) -> dict[str, int]:
-    """The figures of some rows together."""
-    rows = Activity.objects.filter(**chosen).values_list(*FIGURES)
+    """The figures of some rows together, of channels and whole queues unless a handler is asked for."""
+    rows = Activity.objects.filter(**{"handler": None, **chosen}).values_list(*FIGURES)
     return {name: sum(column) for name, column in zip(FIGURES, zip(*rows, strict=True), strict=False) if sum(column)}
 
 
@@ -175,13 +175,44 @@ def test_figures_that_are_not_shown_any_more_are_deleted() -> None:
     sql("UPDATE pgqueue_activity SET bucket_at = bucket_at - interval '3 hours'")
     sql("UPDATE pgqueue_measurement SET measured_at = measured_at - interval '3 hours'")
     measure(AT_ONCE)
-    kept = {(row.channel, row.minutes) for row in Activity.objects.all()}
-    assert kept == {(None, 10), ("default", 60)}
+    kept = {(row.channel, row.handler, row.minutes) for row in Activity.objects.all()}
+    assert kept == {(None, None, 10), ("default", None, 60), (None, "h", 10), (None, "h", 0)}
     assert value("SELECT count(*) FROM pgqueue_measurement") == 1
     sql("UPDATE pgqueue_activity SET bucket_at = bucket_at - interval '24 hours'")
     sql("UPDATE pgqueue_measurement SET measured_at = measured_at - interval '20 minutes'")
     measure(AT_ONCE)
-    assert not Activity.objects.exists()
+    # What a handler has settled in all is a counter of the metrics.
+    assert [(row.handler, row.minutes) for row in Activity.objects.all()] == [("h", 0)]
+
+
+def test_handlers_count_in_all_with_their_failures_by_type() -> None:
+    settle_some(2)
+    for _ in range(3):
+        enqueue("crm.push")
+    first, second, third = dequeue(limit=3)
+    errors = [{"type": "ConnectionError"}, {"type": "ConnectionError"}, {"message": "without a type"}]
+    retry([first, second, third], errors=errors, delays=[AT_ONCE] * 3)
+    retry(dequeue(limit=1), errors=[{"type": "Stopped"}], delays=[AT_ONCE], max_interruptions=9)
+    first, second, third = dequeue(limit=3)
+    complete(first)
+    dead_letter(second, reason="refused", details={"type": "ValueError"})
+    measure(AT_ONCE)
+    dead_letter(third, reason="refused")
+    measure(AT_ONCE)
+    assert sums(handler="h", minutes=0) == {"completed": 2}
+    assert sums(handler="crm.push", minutes=0) == {"completed": 1, "dead": 2, "retries": 3}
+    assert sums(handler="crm.push", minutes=10) == {"completed": 1, "dead": 2, "retries": 3}
+    row = Activity.objects.get(handler="crm.push", minutes=0)
+    failures = {"ConnectionError": 2, "unknown": 1, "ValueError": 1, "refused": 1, "interrupted": 1}
+    assert row.errors == failures
+    assert sum(row.waits) == sum(row.runs) == 3
+
+
+def test_messages_without_an_archive_count_for_their_handler() -> None:
+    channel_set(channel="default", archive="none")
+    settle_some(2)
+    measure(AT_ONCE)
+    assert sums(handler="h", minutes=0) == {"completed": 2}
 
 
 def test_percentiles_are_exact_within_a_position_of_the_histogram() -> None:
@@ -192,6 +223,12 @@ def test_percentiles_are_exact_within_a_position_of_the_histogram() -> None:
             exact = seconds[int(share * len(seconds))]
             computed = value("SELECT pgqueue_histogram_percentile(pgqueue_histogram(%s), %s)", seconds, share)
             assert exact / 1.42 < computed < exact * 1.42
+
+
+def test_a_histogram_that_would_overflow_begins_anew() -> None:
+    full = [2_147_483_646, 5]
+    assert value("SELECT pgqueue_histogram_add(%s::integer[], ARRAY[1])", full) == [2_147_483_647, 5]
+    assert value("SELECT pgqueue_histogram_add(%s::integer[], ARRAY[2])", full) == [2], "it begins anew"
 
 
 def test_the_times_of_a_message_are_those_of_its_last_delivery() -> None:

@@ -34,7 +34,7 @@ def test_figures_and_totals_count_what_is_not_archived(archive: str) -> None:
     assert found.total == 3
     ever = "'-infinity', '1:1:', '9999999999:9999999999:'"
     assert value(f"SELECT s.settled FROM pgqueue_measure_settled({ever}) AS s") == 3
-    [minute] = Activity.objects.filter(channel=None, minutes=1)
+    [minute] = Activity.objects.filter(channel=None, handler=None, minutes=1)
     assert (minute.completed, minute.cancelled, minute.retries) == (2, 1, 0)
     assert (sum(minute.waits), sum(minute.runs)) == (2, 2)
     assert sql("SELECT 1 FROM pgqueue_unarchived") == []

@@ -17,6 +17,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_pgqueue import charts
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link, ReadOnlyAdmin
 from django_pgqueue.admin.counts import STATES
@@ -32,18 +33,19 @@ from django_pgqueue.admin.dashboard.figures import (
     WorkerFigures,
 )
 from django_pgqueue.admin.dashboard.incidents import Incident, incidents
-from django_pgqueue.admin.dashboard.spans import Spans
+from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans
 from django_pgqueue.admin.filters import queue_names
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
 from django_pgqueue.lifecycle.figures import LimitHealth, held_channels, limit_health
 from django_pgqueue.limits import handler_of_limit
-from django_pgqueue.models import Dashboard
+from django_pgqueue.models import Dashboard, Message
 from django_pgqueue.sql.call import alias, bounded_read
 
 # The timeout of a statement, in seconds: the page refreshes itself, and slow statements must not pile up.
 STATEMENT_SECONDS = 10.0
 MOST_ALERTS = 12
+MOST_HANDLERS = 20
 # The most messages that are counted for each shared limit, and the most ordered channels that are looked at.
 MOST_COUNTED = 1_000
 MOST_BREAKERS = 100
@@ -120,6 +122,7 @@ class DashboardAdmin(ReadOnlyAdmin):
                 queue=asked.queue, name=asked.name, order=asked.order, page=asked.page, now=fresh.now, using=using
             )
             of_channels = spans.spans([(row.queue, row.name) for row in channels], fresh.now, using=using)
+            of_handlers = spans.of_handlers(asked.queue, fresh.now, using=using)
             limited = figures.limited_channels(asked.queue, using=using)
             shared = limit_health(most=MOST_COUNTED, using=using)
             held = held_channels(asked.queue, most=MOST_COUNTED, using=using)
@@ -163,6 +166,7 @@ class DashboardAdmin(ReadOnlyAdmin):
                 for row in channels
                 for key in [(row.queue, row.name)]
             ],
+            "handlers": self.handler_rows(asked.queue, of_handlers, link),
             "before": asked.address(p=asked.page - 1) if asked.page else None,
             "after": asked.address(p=asked.page + 1) if more else None,
             "workers": [self.worker_row(worker, link) for worker in workers],
@@ -287,6 +291,27 @@ class DashboardAdmin(ReadOnlyAdmin):
             **self.backlog_cells(row.backlog, link, {"channel": row.id}, chosen),
             **self.settled_cells(found, died, link, chosen),
         }
+
+    def handler_rows(
+        self, queue: str | None, handlers: dict[str, tuple[int, SettledFigures]], link: Link
+    ) -> list[dict[str, Any]]:
+        """Return the cells of the busiest handlers, MOST_HANDLERS at most."""
+        rows = []
+        busiest = sorted(handlers.items(), key=lambda item: (-item[1][1].settled, -item[1][0], item[0]))
+        for name, (leased, found) in busiest[:MOST_HANDLERS]:
+            chosen: dict[str, Any] = {"handler": name, **({"queue": queue} if queue else {})}
+            live = {**chosen, "status__exact": int(Message.Status.LEASED)}
+            rows.append(
+                {
+                    "name": link(name, "archivedmessage_changelist", **chosen, age="hour"),
+                    "in_flight": drawing.linked(link, leased, "message_changelist", **live),
+                    "rate": charts.value_text(round(found.settled / 60, 1)),
+                    "failed": f"{found.retries + found.dead:,}",
+                    "waits": drawing.percentile_pair(found.wait_p50, found.wait_p95),
+                    "runs": drawing.percentile_pair(found.run_p50, found.run_p95),
+                }
+            )
+        return rows
 
     def worker_row(self, worker: WorkerFigures, link: Link) -> dict[str, Any]:
         """Return the cells of a worker, with the first MOST_SHOWN_RUNNING messages that it runs."""

@@ -12,7 +12,9 @@ from django_pgqueue.sql.call import call
 Key = tuple[str, str | None]
 """A queue and a channel; None: the whole queue."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+MOST_LEASED = 10_000
 
+OF_QUEUE = "a.channel IS NULL AND a.handler IS NULL"
 # {same}: NULL is not equal to NULL, and only an equality can use the index. The rest is grouped by numbers.
 PART = """
 part AS MATERIALIZED (
@@ -21,6 +23,14 @@ part AS MATERIALIZED (
     CROSS JOIN (VALUES (0, %(fine)s, %(hour_ago)s), (1, %(coarse)s, %(day_ago)s)) AS s (span, minutes, since)
     JOIN pgqueue_activity AS a
         ON a.queue = k.queue AND {same} AND a.minutes = s.minutes AND a.bucket_at >= s.since
+)
+"""
+OF_HANDLERS = """
+part AS MATERIALIZED (
+    SELECT a.handler AS key, 0 AS span, a.bucket_at, a.completed, a.cancelled, a.dead, a.retries, a.waits, a.runs
+    FROM pgqueue_activity AS a
+    WHERE a.handler IS NOT NULL AND a.minutes = 10 AND a.bucket_at >= %(hour_ago)s
+        AND (%(queue)s::text IS NULL OR a.queue = %(queue)s::text)
 )
 """
 # Histograms are added position by position.
@@ -49,6 +59,20 @@ SELECT s.key, s.span, s.times, s.settled, s.completed, s.cancelled, s.dead, s.re
     pgqueue_histogram_percentile(c.runs, 0.5), pgqueue_histogram_percentile(c.runs, 0.95)
 FROM summed AS s
 LEFT JOIN counts AS c ON c.key = s.key AND c.span = s.span
+"""
+# Few messages are leased, and they have an index.
+HANDLERS = """
+SELECT coalesce(s.key, l.handler)::text, coalesce(l.leased, 0), s.*
+FROM ({settled}) AS s
+FULL JOIN (
+    SELECT m.handler COLLATE "C" AS handler, count(*) AS leased
+    FROM (
+        SELECT m.handler, m.channel_id FROM pgqueue_message AS m WHERE m.status = 2 LIMIT %(most)s
+    ) AS m
+    JOIN pgqueue_channel AS c ON c.id = m.channel_id
+    WHERE %(queue)s::text IS NULL OR c.queue = %(queue)s::text
+    GROUP BY 1
+) AS l ON l.handler = s.key
 """
 TIMELINE = """
 WITH part AS MATERIALIZED (
@@ -140,7 +164,7 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
         return {}
     of_queues = keys[0][1] is None
     fine, coarse = (1, 10) if of_queues else (10, 60)
-    part = PART.format(same="a.channel IS NULL" if of_queues else "a.channel = k.channel")
+    part = PART.format(same=OF_QUEUE if of_queues else "a.channel = k.channel")
     asked = {
         "queues": [queue for queue, _ in keys],
         "channels": [channel for _, channel in keys],
@@ -160,6 +184,20 @@ def spans(keys: Sequence[Key], now: datetime, *, using: str) -> dict[Key, Spans]
     return {key: Spans(**found, course=courses.get(key, ())) for key, found in sums.items()}
 
 
+def of_handlers(queue: str | None, now: datetime, *, using: str) -> dict[str, tuple[int, SettledFigures]]:
+    """Return how many messages of each handler are leased, and what it has settled in the last 60 to 70 minutes.
+
+    ``queue`` None means all queues. At most MOST_LEASED messages are counted.
+    """
+    asked = {"queue": queue, "hour_ago": floored(now, 10) - HOUR, "most": MOST_LEASED}
+    found = {}
+    for handler, leased, key, _span, _times, _settled, *figures in call(
+        using, HANDLERS.format(settled=SPANS.format(part=OF_HANDLERS)), asked
+    ):
+        found[handler] = (leased, SettledFigures(*figures) if key else SettledFigures())
+    return found
+
+
 def timelines(
     queue: str | None, now: datetime, *spans: tuple[int, timedelta], channel: str | None = None, using: str
 ) -> list[Timeline]:
@@ -168,7 +206,7 @@ def timelines(
     ``queue`` None means all queues. ``channel``: only those of this channel of the queue.
     """
     found = [Timeline(buckets(now, minutes, length), minutes, {}) for minutes, length in spans]
-    sql = TIMELINE.format(same="a.channel IS NULL" if channel is None else "a.channel = %(channel)s::text")
+    sql = TIMELINE.format(same=OF_QUEUE if channel is None else "a.channel = %(channel)s::text")
     asked = {"minutes": [line.minutes for line in found], "since": [line.times[0] for line in found]}
     for minutes, bucket_at, *figures in call(using, sql, {**asked, "queue": queue, "channel": channel}):
         next(line for line in found if line.minutes == minutes).rows[bucket_at] = tuple(figures)

@@ -20,7 +20,7 @@ MOST_HANDLERS = 20
 SETTLED = """
 SELECT a.bucket_at, sum(a.completed + a.cancelled + a.dead)::bigint
 FROM pgqueue_activity AS a
-WHERE a.channel IS NULL AND (
+WHERE a.channel IS NULL AND a.handler IS NULL AND (
     (a.minutes = 1 AND a.bucket_at >= %(hour_ago)s)
     OR (a.minutes = 10 AND a.bucket_at >= %(day_ago)s AND a.bucket_at < %(hour_ago)s)
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from django_pgqueue.contrib.prometheus.families import families
-
-KINDS = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
 
 class QueueCollector(Collector):
@@ -28,8 +26,7 @@ class QueueCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Measure and yield the metrics, with each scrape."""
         for family in families(using=self._using):
-            names = list(family.samples[0].labels) if family.samples else []
-            metric = KINDS[family.kind](family.name.removesuffix("_total"), family.help, labels=names)
+            metric = Metric(family.name.removesuffix("_total"), family.help, family.kind)
             for sample in family.samples:
-                metric.add_metric([sample.labels[name] for name in names], sample.value)
+                metric.add_sample(family.name + sample.suffix, sample.labels, sample.value)
             yield metric

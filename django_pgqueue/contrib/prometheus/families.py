@@ -15,6 +15,27 @@ from django_pgqueue.sql.call import alias, bounded_read, call
 STATEMENT_SECONDS = 10.0
 # The most workers that are reported, those with the newest heartbeats first; and the most limits.
 MOST_WORKERS, MOST_LIMITS = 1000, 1000
+# The most handlers, those that have settled most, and the most types of errors of each.
+MOST_HANDLERS, MOST_TYPES = 200, 20
+# The most leased messages that are counted.
+MOST_LEASED = 10_000
+HANDLERS = """
+SELECT a.queue::text, a.handler::text, a.completed, a.cancelled, a.dead, a.errors, a.waits, a.runs
+FROM pgqueue_activity AS a
+WHERE a.handler IS NOT NULL AND a.minutes = 0
+ORDER BY a.completed + a.cancelled + a.dead DESC
+LIMIT %s
+"""
+IN_FLIGHT = """
+SELECT c.queue::text, l.handler::text, count(*)
+FROM (SELECT m.handler, m.channel_id FROM pgqueue_message AS m WHERE m.status = 2 LIMIT %s) AS l
+JOIN pgqueue_channel AS c ON c.id = l.channel_id
+GROUP BY c.queue, l.handler
+ORDER BY count(*) DESC
+LIMIT %s
+"""
+# Every fourth position of a histogram, from 1 ms to 70 minutes: the position, and the seconds at its end.
+BUCKETS = [(place, 0.001 * 2 ** ((place - 1) / 2)) for place in range(1, 46, 4)]
 WORKERS = """
 SELECT w.name, extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float, jsonb_array_length(w.running), w.totals
 FROM pgqueue_worker AS w ORDER BY w.heartbeat_at DESC LIMIT %s
@@ -40,11 +61,13 @@ ORDER BY c.relname
 class Sample:
     labels: dict[str, str]
     value: float
+    suffix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Hold one metric. ``kind``: gauge or counter; the name of a counter ends in ``_total``."""
+    """Hold one metric. ``kind``: gauge, counter or histogram; the name of a counter ends in ``_total``. Only a
+    histogram has samples with a suffix."""
 
     name: str
     kind: str
@@ -53,7 +76,7 @@ class Family:
 
 
 def families(*, using: str | None = None) -> list[Family]:
-    """Return all metrics as they are now, in seven queries."""
+    """Return all metrics as they are now, in nine queries."""
     using = alias(using)
     with bounded_read(using, seconds=STATEMENT_SECONDS):
         workers = worker_families(call(using, WORKERS, (MOST_WORKERS,)))
@@ -61,7 +84,15 @@ def families(*, using: str | None = None) -> list[Family]:
         rows = health(using=using)
         held = held_families([row.queue for row in rows], held_channels(using=using))
         guarded = breaker_families(breakers(using=using))
-        return [*queue_families(rows), *limits, *held, *guarded, *workers, *server_families(using)]
+        handlers = handler_families(call(using, HANDLERS, (MOST_HANDLERS,)))
+        leased = call(using, IN_FLIGHT, (MOST_LEASED, MOST_HANDLERS))
+        flight = gauge(
+            "handler_in_flight",
+            "Leased messages of the handler.",
+            [({"queue": queue, "handler": handler}, count) for queue, handler, count in leased],
+        )
+        server = server_families(using)
+        return [*queue_families(rows), *handlers, flight, *limits, *held, *guarded, *workers, *server]
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> Family:
@@ -97,6 +128,37 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
         gauge("workers", "Workers that serve the queue and had a heartbeat within LEASE.", each("workers")),
         gauge("queue_paused", "1: the queue is paused.", each("paused")),
     ]
+
+
+def handler_families(rows: list[tuple[Any, ...]]) -> list[Family]:
+    """Return the metrics of the handlers, from their rows of pgqueue_activity for all time."""
+    outcomes: list[Sample] = []
+    errors: list[Sample] = []
+    waits: list[Sample] = []
+    runs: list[Sample] = []
+    for queue, handler, completed, cancelled, dead, failed, waited, ran in rows:
+        labels = {"queue": queue, "handler": handler}
+        for outcome, count in (("completed", completed), ("cancelled", cancelled), ("dead", dead)):
+            outcomes.append(Sample({**labels, "outcome": outcome}, count))
+        most = sorted(from_json(failed).items(), key=lambda item: (-item[1], item[0]))[:MOST_TYPES]
+        errors += [Sample({**labels, "error": error}, count) for error, count in most]
+        waits += histogram(labels, waited)
+        runs += histogram(labels, ran)
+    return [
+        Family("pgqueue_handler_messages_total", "counter", "Messages that were settled, by outcome.", outcomes),
+        Family("pgqueue_handler_failures_total", "counter", "Attempts of them that failed, by type of error.", errors),
+        Family("pgqueue_handler_wait_seconds", "histogram", "From due to the start, at the last attempt.", waits),
+        Family("pgqueue_handler_run_seconds", "histogram", "From the start to settled, at the last attempt.", runs),
+    ]
+
+
+def histogram(labels: dict[str, str], counts: list[int]) -> list[Sample]:
+    """Return the samples of a histogram of pgqueue_histogram. Their sum takes each position at its middle."""
+    samples = [Sample({**labels, "le": f"{end:g}"}, sum(counts[:place]), "_bucket") for place, end in BUCKETS]
+    total = sum(0.001 * 2 ** ((place - 1.5) / 2) * count for place, count in enumerate(counts, 1))
+    whole = sum(counts)
+    return [*samples, Sample({**labels, "le": "+Inf"}, whole, "_bucket"), Sample(labels, total, "_sum"),
+            Sample(labels, whole, "_count")]  # fmt: skip
 
 
 def breaker_families(rows: list[BreakerState]) -> list[Family]:

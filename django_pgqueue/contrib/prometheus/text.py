@@ -15,7 +15,9 @@ def render(families: Iterable[Family]) -> str:
     lines = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
-        lines += [f"{family.name}{labelled(sample)} {float(sample.value)!r}" for sample in family.samples]
+        lines += [
+            f"{family.name}{sample.suffix}{labelled(sample)} {float(sample.value)!r}" for sample in family.samples
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -91,15 +91,15 @@ BEGIN
     IF v_limited IS NOT NULL THEN PERFORM pgqueue_record_departures(v_limited); END IF;
     IF v_ended IS NOT NULL THEN PERFORM pgqueue_record_outcomes(v_ended, false); END IF;
     IF v_keys IS NOT NULL THEN PERFORM pgqueue_release_keys(v_keys, true); END IF;
-    -- What is settled without an archive counts all the same: one row for those of a channel.
+    -- What is settled without an archive counts all the same: one row for those of a channel and handler.
     IF v_unarchived IS NOT NULL THEN
-        INSERT INTO pgqueue_unarchived (queue, channel, outcome, settled_at, attempts, waits, runs)
-        SELECT m.queue, m.channel, p_outcome, v_now, array_agg(m.attempts),
+        INSERT INTO pgqueue_unarchived (queue, channel, handler, outcome, settled_at, attempts, waits, runs)
+        SELECT m.queue, m.channel, m.handler, p_outcome, v_now, array_agg(m.attempts),
             array_agg(date_part('epoch', coalesce(m.started_at, m.leased_at)) - date_part('epoch', m.dequeue_at)),
             array_agg(date_part('epoch', v_now) - date_part('epoch', coalesce(m.started_at, m.leased_at)))
-        FROM jsonb_to_recordset(v_unarchived) AS m (queue text, channel text, attempts integer, dequeue_at timestamptz,
-            leased_at timestamptz, started_at timestamptz)
-        GROUP BY m.queue, m.channel;
+        FROM jsonb_to_recordset(v_unarchived) AS m (queue text, channel text, handler text, attempts integer,
+            dequeue_at timestamptz, leased_at timestamptz, started_at timestamptz)
+        GROUP BY m.queue, m.channel, m.handler;
     END IF;
     IF v_events THEN PERFORM pgqueue_publish(p_outcome, v_done, v_now, v_unarchived); END IF;
     IF v_flows IS NOT NULL THEN PERFORM pgqueue_flow_settled(v_flows, v_members, p_outcome); END IF;

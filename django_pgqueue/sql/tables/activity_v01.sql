@@ -1,7 +1,7 @@
 -- Adds the storage settings and constraints that the models cannot express to the figures of the dashboard. Only
 -- pgqueue_measure writes them.
 ALTER TABLE pgqueue_activity
-    ADD CONSTRAINT pgqueue_activity_once UNIQUE NULLS NOT DISTINCT (queue, channel, minutes, bucket_at);
+    ADD CONSTRAINT pgqueue_activity_once UNIQUE NULLS NOT DISTINCT (queue, channel, handler, minutes, bucket_at);
 ALTER TABLE pgqueue_activity SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE pgqueue_backlog
     ADD CONSTRAINT pgqueue_backlog_once UNIQUE NULLS NOT DISTINCT (queue, channel);
