@@ -203,7 +203,7 @@ def test_handlers_count_in_all_with_their_failures_by_type() -> None:
     assert sums(handler="crm.push", minutes=0) == {"completed": 1, "dead": 2, "retries": 3}
     assert sums(handler="crm.push", minutes=10) == {"completed": 1, "dead": 2, "retries": 3}
     row = Activity.objects.get(handler="crm.push", minutes=0)
-    failures = {"ConnectionError": 2, "unknown": 1, "ValueError": 1, "refused": 1, "interrupted": 1}
+    failures = {"ConnectionError": 2, "other": 1, "ValueError": 1, "rejected": 1, "interrupted": 1}
     assert row.errors == failures
     assert sum(row.waits) == sum(row.runs) == 3
 

@@ -19,8 +19,8 @@ WITH unarchived AS (
 -- Collects the attempts and durations of all that was settled between the snapshots.
 fresh AS MATERIALIZED (
     -- The archive's index on archived_at finds ranges of blocks only; xid decides.
-    SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.handler COLLATE "C" AS handler, a.archived_at AS at,
-        a.outcome, a.attempts, a.errors,
+    SELECT a.queue COLLATE "C" AS queue, a.channel COLLATE "C" AS channel, a.handler COLLATE "C" AS handler,
+        a.archived_at AS at, a.outcome, a.attempts, a.errors,
         date_part('epoch', coalesce(a.started_at, a.leased_at)) - date_part('epoch', a.dequeue_at) AS wait,
         date_part('epoch', a.archived_at) - date_part('epoch', coalesce(a.started_at, a.leased_at)) AS run
     FROM pgqueue_archived_message AS a
@@ -35,7 +35,7 @@ fresh AS MATERIALIZED (
         -- A handler that refuses a message gives details; a retry that was the last has its error among the others.
         coalesce(d.errors, '[]') || CASE
             WHEN d.reason = 'discarded' OR d.errors -> -1 ->> 'attempt' = d.attempts::text THEN '[]'
-            ELSE jsonb_build_object('type', coalesce(d.details ->> 'type', d.reason))
+            ELSE jsonb_build_object('type', coalesce(d.details ->> 'type', 'rejected'))
         END,
         date_part('epoch', coalesce(d.started_at, d.leased_at)) - date_part('epoch', d.dequeue_at),
         date_part('epoch', d.dead_at) - date_part('epoch', coalesce(d.started_at, d.leased_at))
@@ -58,12 +58,14 @@ placed AS (
         (NULL, f.handler, 10), (NULL, f.handler, 0)) AS l (channel, handler, minutes)
     GROUP BY f.queue, l.channel, l.handler, l.minutes, 5
 ),
--- Counts the failed attempts of each handler by the type of their error. An interruption is no failure.
+-- Counts the failed attempts of each handler by the type of their error, or as interrupted. A type that is
+-- no name may hold data of a tenant, which these figures must not keep.
 failed AS (
     SELECT t.queue, t.handler, jsonb_object_agg(t.type, t.failures) AS errors
     FROM (
         SELECT f.queue, f.handler, count(*) AS failures, CASE WHEN e.error ? 'interruption' THEN 'interrupted'
-                ELSE left(coalesce(e.error ->> 'type', 'unknown'), 100) END AS type
+                WHEN e.error ->> 'type' ~ '^[A-Za-z_][A-Za-z0-9_.]{0,99}$' THEN e.error ->> 'type'
+                ELSE 'other' END AS type
         FROM fresh AS f
         CROSS JOIN LATERAL jsonb_array_elements(
             CASE jsonb_typeof(f.errors) WHEN 'array' THEN f.errors ELSE '[]' END) AS e (error)

@@ -1,8 +1,8 @@
 -- Removes figures that the dashboard does not show any more, and summarises new rows in the index of today's archive,
 -- so that the next measurement finds them without reading old ones.
 -- p_last: the time of the previous call. Minutes of queues and ten minutes of channels are kept for two hours, what
--- handlers have settled in all (minutes 0) for ever, the rest for 26 hours. Messages that were settled without an archive, and could not be seen for more than an hour, appear in no
--- figure any more, but in the total.
+-- handlers have settled in all (minutes 0) for ever, the rest for 26 hours. Messages that were settled without an
+-- archive, and could not be seen for more than an hour, appear in no figure any more, but in the total.
 -- Locks: SHARE UPDATE EXCLUSIVE of today's partition, for 100 ms at most, else it is left for the next time: a vacuum
 --   does it, too.
 CREATE FUNCTION pgqueue_measure_tidy(p_last timestamptz, p_now timestamptz)

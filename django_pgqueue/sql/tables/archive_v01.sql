@@ -39,9 +39,9 @@ CREATE TABLE pgqueue_archived_message (
 CREATE INDEX pgqueue_archived_message_at
     ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
 
--- The table holds messages that were settled without an archive (archive = none): a row for each call, channel and handler, one
--- element of its arrays for each message. pgqueue_measure adds them to the figures of the dashboard and to the total
--- below, and deletes them; without a measurement, pgqueue_prune adds them to the total. waits, runs: seconds.
+-- The table holds messages that were settled without an archive (archive = none): a row for each call, channel and
+-- handler, one element of its arrays for each message. pgqueue_measure adds them to the figures of the dashboard and to
+-- the total below, and deletes them; without a measurement, pgqueue_prune adds them to the total. waits, runs: seconds.
 CREATE TABLE pgqueue_unarchived (
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
