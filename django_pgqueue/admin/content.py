@@ -55,6 +55,9 @@ class ContentAdmin(ReadOnlyAdmin):
     @admin.display(description=_("progress"))
     def progress(self, item: Any) -> str:
         """Return a bar with what the handler has reported last."""
+        # A message that has never run has none.
+        if not item.attempts and not item.errors:
+            return self.or_dash(None)
         for done, total, note, updated_at in call(item._state.db, PROGRESS, [item.pk]):
             text = f"{done:,g}" if total is None else f"{done:,g} / {total:,g}"
             bar = format_html('<progress value="{}" max="{}"></progress> ', done, total) if total else ""
