@@ -50,11 +50,13 @@ def test_a_part_that_takes_too_long_is_left_out_and_the_others_are_shown(
     enqueue("mail.send", channel="acme")
     dequeue(limit=1)
     monkeypatch.setattr("django_pgqueue.admin.tenant.blocks.LONGEST", 0.2)
-    monkeypatch.setattr("django_pgqueue.admin.tenant.handlers.NO_SCAN", "SELECT pg_sleep(5)")
+    monkeypatch.setattr("django_pgqueue.admin.tenant.reads.LETTERS", "SELECT pg_sleep(5)")
     response = admin_client.get(page_of(tenant))
     assert response.status_code == 200
     shown = text_of(response.text)
-    assert "The database was too slow for these parts, and they are left out: Handlers. Load the page again." in shown
+    assert (
+        "The database was too slow for these parts, and they are left out: Dead letters. Load the page again." in shown
+    )
     assert "mail. send" in part(response.text, "leases").replace("mail.send", "mail. send")
 
 

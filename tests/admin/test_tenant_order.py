@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 
 from django.test import Client
@@ -10,21 +9,15 @@ from django.test import Client
 from django_pgqueue import NewMessage, channel_set, dequeue, enqueue_many, handler_pause, retry
 from django_pgqueue.models import Channel
 from tests.admin.conftest import act, address
-from tests.admin.tenant_page import page_of, part
+from tests.admin.tenant_page import page_of
 
 
 def test_the_order_says_what_it_holds_up(admin_client: Client, tenant: Channel) -> None:
-    assert "one after the other" not in part(admin_client.get(page_of(tenant)).text, "limits")
     channel_set(channel="acme", ordered=True, on_dead="pause")
     enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(3))
-    text = "one after the other; at a dead letter: pause the channel – It holds up nothing now."
-    assert text in part(admin_client.get(page_of(tenant)).text, "limits")
     [delivery] = dequeue(limit=5)
     retry(delivery, errors=[{}], delays=[timedelta(minutes=10)])
-    assert re.search(
-        rf"2 ready messages wait for it\. Message {delivery.id} is delivered again in (9 min \d+ s|10 min)\.",
-        part(admin_client.get(page_of(tenant)).text, "limits"),
-    )
+    assert f"message {delivery.id} holds it until" in admin_client.get(page_of(tenant)).text
 
 
 def test_the_order_says_that_its_message_waits_for_a_limit(admin_client: Client, tenant: Channel) -> None:
@@ -32,9 +25,7 @@ def test_the_order_says_that_its_message_waits_for_a_limit(admin_client: Client,
     handler_pause("h", reason="the service is down")
     first, *_ = enqueue_many(NewMessage(handler="h", channel="acme") for _ in range(3))
     assert not dequeue(limit=5)
-    text = f"2 ready messages wait for it. Message {first.id} waits for a shared limit."
     page = admin_client.get(page_of(tenant)).text
-    assert text in part(page, "limits")
     assert f"message {first.id} holds it, because it waits for the handler h" in page
 
 

@@ -9,8 +9,10 @@ from django.utils.translation import gettext as _
 from django_pgqueue import charts
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link
+from django_pgqueue.admin.counts import LiveCounts
 from django_pgqueue.admin.dashboard.figures import ChannelFigures
 from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans, Timeline
+from django_pgqueue.models import Channel
 
 FULL_SHARE, NEARLY_FULL_SHARE = 1.0, 0.8
 
@@ -59,14 +61,14 @@ def times(hour: SettledFigures, day: SettledFigures, what: str) -> str:
     )
 
 
-def saturation(channel: ChannelFigures, spans: Spans) -> str:
-    """Return a meter for each limit that the channel has."""
+def saturation(channel: ChannelFigures | Channel, live: LiveCounts, spans: Spans) -> str:
+    """Return a meter for each limit that the channel has. ``live``: its live messages."""
     meters = []
     if channel.max_concurrency:
         # A channel at its max_concurrency is only late; one at its max_size refuses messages, which is bad.
-        meters.append(limit_meter(_("at once"), channel.backlog.leased, channel.max_concurrency, full="late"))
+        meters.append(limit_meter(_("at once"), live.leased, channel.max_concurrency, full="late"))
     if channel.max_size:
-        meters.append(limit_meter(_("held"), channel.backlog.live, channel.max_size))
+        meters.append(limit_meter(_("held"), live.live, channel.max_size))
     if channel.release_interval:
         most = 3600 / channel.release_interval.total_seconds()
         meters.append(limit_meter(_("per hour"), spans.hour.settled, most, full="late"))

@@ -286,7 +286,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "queue": row.queue,
             "state": rendering.badge(state, "late") if state else "",
             "oldest": self.age(row.backlog, fresh),
-            "limits": drawing.saturation(row, found),
+            "limits": drawing.saturation(row, row.backlog, found),
             "course": drawing.course(_("settled by the hour, last day"), found),
             **self.backlog_cells(row.backlog, link, {"channel": row.id}, chosen),
             **self.settled_cells(found, died, link, chosen),

@@ -23,9 +23,7 @@ from django_pgqueue.admin.dashboard.alerts import lateness, of_freshness
 from django_pgqueue.admin.dashboard.figures import Freshness
 from django_pgqueue.admin.dashboard.spans import DAY, SettledFigures, Spans
 from django_pgqueue.admin.dead_letter import reason_html
-from django_pgqueue.admin.tenant import handlers, reads
-from django_pgqueue.admin.tenant.handlers import HandlerFigures
-from django_pgqueue.admin.tenant.limits import figure_text, limit_rows, shared_limit_rows
+from django_pgqueue.admin.tenant import reads
 from django_pgqueue.admin.tenant.reads import Now
 from django_pgqueue.lifecycle.figures import Reason
 from django_pgqueue.models import Channel, Message
@@ -96,11 +94,7 @@ class Blocks:
             "context": rendering.pretty_json(channel.context) if channel.context else "",
             "charts": self.read(_("Charts"), lambda: self.charts(fresh.now)) or {},
             "spans": self.table(of_channel, died.get(key, (0, 0))),
-            "limits": [
-                *(limit_rows(channel, live, reasons, of_channel.hour.settled, fresh.now) if live else []),
-                *(self.read(_("Shared limits"), lambda: shared_limit_rows(channel, self.link, using=using)) or []),
-            ],
-            "handlers": self.handlers(fresh),
+            "limits": "" if live is None else drawing.saturation(channel, live, of_channel),
             "leases": self.leases(fresh.now),
         }
         letters = self.letters(measured)
@@ -187,33 +181,6 @@ class Blocks:
             "recent": drawing.charts_of(recent, _("Settled in the last 90 minutes"), _("Waited, last 90 minutes")),
         }
 
-    def handlers(self, fresh: Freshness) -> dict[str, Any] | None:
-        """Return the table by handler."""
-        channel, using = self.channel, self.using
-        block = partial(handlers.handlers, channel, fresh.now, using=using)
-        found = self.read(_("Handlers"), block, needs="pgqueue.view_archivedmessage")
-        if found is None:
-            return None
-        return {
-            "rows": [self.handler(row) for row in found.rows],
-            "more": found.total - len(found.rows),
-            "since": None if found.whole else rendering.at(found.since),
-            "lasts": rendering.duration(reads.age(found.since, fresh.now)),
-            "unarchived": found.unarchived,
-        }
-
-    def handler(self, row: HandlerFigures) -> dict[str, str]:
-        """Return the cells of a handler, with links to what it archived and to its dead letters."""
-        chosen = {**self.names, "handler": row.name}
-        times = ("wait_p50", "wait_p95", "run_mean", "run_p50", "run_p95")
-        return {
-            "name": self.link(breakable(row.name), "archivedmessage_changelist", **chosen),
-            "done": f"{row.done:,}",
-            "dead": self.dead(row.dead, **chosen, redriven="no"),
-            "retries": f"{row.retries:,}",
-            **{name: drawing.seconds_html(getattr(row, name)) for name in times},
-        }
-
     def dead(self, count: int, **chosen: object) -> str:
         """Return a number of dead letters as a link to them, marked; zero is plain."""
         link = self.link(figure_text(count), "deadletter_changelist", **chosen)
@@ -276,6 +243,11 @@ class Blocks:
             "attempts": f"{message.attempts} / {message.max_attempts}",
             "cancelled": rendering.badge(_("to be cancelled"), "late") if message.cancelled_at else "",
         }
+
+
+def figure_text(count: int) -> str:
+    """Return a number with separators; a CappedCount as its own text."""
+    return f"{count:,}" if type(count) is int else str(count)
 
 
 def breakable(name: str) -> str:

@@ -13,7 +13,6 @@ from django_pgqueue.admin.counts import LiveCounts, live_counts
 from django_pgqueue.admin.dashboard.figures import BacklogCounts
 from django_pgqueue.admin.dead_letter import with_problem
 from django_pgqueue.models import Channel, DeadLetter, Message
-from django_pgqueue.models.queue import ArchivePolicy
 from django_pgqueue.sql.call import call
 
 MOST_LEASES, MOST_LETTERS = 20, 10
@@ -25,7 +24,6 @@ SELECT b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.waiting_for_order_
 FROM pgqueue_backlog AS b
 WHERE b.queue = %s AND b.channel = %s
 """
-QUEUE_ARCHIVE = "SELECT q.archive::text FROM pgqueue_queue AS q WHERE q.name = %s"
 # The index orders the ready messages of a channel by priority, so the oldest one is the first of some priority. The
 # floor of the lane spares the scan the entries of messages that are gone.
 OLDEST = """
@@ -170,15 +168,6 @@ def letters(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> L
     capped = own > MOST_SEEN_LETTERS
     count = better(CappedCount(MOST_SEEN_LETTERS), backlog.dead if backlog else None) if capped else own
     return Letters(rows, count, not capped or newest >= MOST_LETTERS)
-
-
-def archives_nothing(channel: Channel, *, using: str) -> bool:
-    """Return whether the archive keeps nothing of the messages of the channel, by its own setting or the queue's."""
-    policy = channel.archive
-    if policy is None:
-        rows = call(using, QUEUE_ARCHIVE, (channel.queue,))
-        policy = rows[0][0] if rows else None
-    return policy == ArchivePolicy.NONE
 
 
 def age(at: datetime, clock: datetime) -> timedelta:
