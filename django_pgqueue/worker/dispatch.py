@@ -40,8 +40,8 @@ class Suspects:
     """Keep suspects back until they can run alone; the dispatch passes each message through it.
 
     ``using``: database alias. ``held``: returns the number of leases that this process holds. ``holds``: returns
-    whether it holds the lease of a delivery. ``start``: starts deliveries. The thread of the producer calls all methods
-    except :meth:`drop` and :meth:`withdraw`.
+    whether it holds the lease of a delivery. ``start``: starts deliveries. The dispatch calls all methods but
+    :meth:`find` under its lock.
     """
 
     def __init__(
@@ -63,15 +63,24 @@ class Suspects:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def keep(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Keep the suspects among the deliveries back until they may start. Returns the others."""
+    def find(self, deliveries: list[Delivery]) -> set[int]:
+        """Return the ids of the suspects among the deliveries; it asks the database for those at their last attempt."""
         last = [delivery.id for delivery in deliveries if delivery.attempt > 1 and delivery.last_attempt]
         if not last:
-            return deliveries
-        found = self._find(last)
-        suspects = [delivery for delivery in deliveries if delivery.id in found]
-        if not suspects:
-            return deliveries
+            return set()
+        try:
+            rows = list(Message.objects.using(self._using).filter(id__in=last).values_list("id", "errors"))
+        except Error:
+            # The messages are leased already and must not be lost, so they run beside the others.
+            logger.warning(
+                "could not read which of the messages %s were running when a process died: all start beside others",
+                last, exc_info=True, extra={"event": "suspects_unknown"},
+            )  # fmt: skip
+            return set()
+        return {message for message, errors in rows if errors and errors[-1].get("type") in DEATH_TYPES}
+
+    def keep(self, suspects: list[Delivery]) -> None:
+        """Keep the suspects back until they may start."""
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.extend(suspects)
@@ -80,7 +89,6 @@ class Suspects:
             "%d message(s) at their last attempt start alone: a process died while they ran before", len(suspects),
             extra=extra,
         )  # fmt: skip
-        return [delivery for delivery in deliveries if delivery.id not in found]
 
     def block(self) -> bool:
         """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
@@ -93,10 +101,7 @@ class Suspects:
         if not self._waiting:
             return False
         if self._held() <= len(self._waiting) or now >= self._since + SUSPECT_WAIT_SECONDS:
-            try:
-                delivery = self._waiting.popleft()
-            except IndexError:  # it was dropped by another thread at this moment
-                return False
+            delivery = self._waiting.popleft()
             self._alone, self._since = delivery, now
             self._start([delivery])
         return True
@@ -111,20 +116,7 @@ class Suspects:
 
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the suspects that match and were not started, and return them."""
-        # A copy, because the producer may add or start one at this moment.
         return [delivery for delivery in tuple(self._waiting) if matches(delivery) and self.drop(delivery)]
-
-    def _find(self, ids: list[int]) -> set[int]:
-        try:
-            rows = list(Message.objects.using(self._using).filter(id__in=ids).values_list("id", "errors"))
-        except Error:
-            # The messages are leased already and must not be lost, so they run beside the others.
-            logger.warning(
-                "could not read which of the messages %s were running when a process died: all start beside others",
-                ids, exc_info=True, extra={"event": "suspects_unknown"},
-            )  # fmt: skip
-            return set()
-        return {message for message, errors in rows if errors and errors[-1].get("type") in DEATH_TYPES}
 
 
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
@@ -187,7 +179,7 @@ class Dispatch:
         self._fits = 1
         # The withdrawals since the present dequeue began, which may bring more of such messages.
         self._withdrawn: list[Callable[[Delivery], bool]] = []
-        # A message is either put before a withdrawal, which finds it, or after it.
+        # A message is either put before it is withdrawn or dropped, which finds it, or after that.
         self._lock = threading.Lock()
 
     @property
@@ -245,8 +237,11 @@ class Dispatch:
 
     def put(self, deliveries: list[Delivery]) -> None:
         """Take dequeued messages: start them, or keep those that must run alone."""
-        others = self._suspects.keep(deliveries)
+        found = self._suspects.find(deliveries)
+        others = [delivery for delivery in deliveries if delivery.id not in found]
         with self._lock:
+            if found:
+                self._suspects.keep([delivery for delivery in deliveries if delivery.id in found])
             if self._withdrawn:
                 others = self._without_withdrawn(others)
             if others:
@@ -312,7 +307,8 @@ class Dispatch:
 
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""
-        return self._suspects.drop(lost) or any(side.drop(lost) for side in self._sides)
+        with self._lock:
+            return self._suspects.drop(lost) or any(side.drop(lost) for side in self._sides)
 
     def cancel(self, delivery: Delivery) -> None:
         """Cancel a message: if it waits, return it to the queue, which archives it; else ask its handler to end."""
@@ -346,4 +342,5 @@ class Dispatch:
 
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
-        return [*self._suspects.withdraw(lambda delivery: True), *self._threads.close(), *self._loop.close()]
+        with self._lock:
+            return [*self._suspects.withdraw(lambda delivery: True), *self._threads.close(), *self._loop.close()]

@@ -239,3 +239,23 @@ def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) ->
     started, _ = buffer.put.call_args.args
     assert [delivery.id for delivery in started] == [3]
     assert len(put) == 1
+
+
+def test_a_message_whose_lease_is_lost_while_it_is_put_is_found_in_the_buffer() -> None:
+    dispatch, buffer, _ = make_dispatch([], set())
+    found: list[bool] = []
+    dropping = threading.Thread(target=lambda: found.append(dispatch.drop(DELIVERY)))
+    here: list[Delivery] = []
+
+    def put(deliveries: list[Delivery], most: int) -> dict[int, list[Delivery]]:
+        dropping.start()
+        dropping.join(0.2)
+        here.extend(deliveries)
+        return {}
+
+    buffer.put.side_effect = put
+    buffer.drop.side_effect = lambda lost: lost in here
+    dispatch._loop.drop.return_value = False
+    dispatch.put([DELIVERY])
+    dropping.join()
+    assert found == [True]
