@@ -179,6 +179,7 @@ class Dispatch:
         self._fits = 1
         # The withdrawals since the present dequeue began, which may bring more of such messages.
         self._withdrawn: list[Callable[[Delivery], bool]] = []
+        self._closed = False
         # A message is either put before it is withdrawn or dropped, which finds it, or after that.
         self._lock = threading.Lock()
 
@@ -236,10 +237,16 @@ class Dispatch:
         return Wanted(max(self._fits, 0 if last is None else min(last.free(), count)), only)
 
     def put(self, deliveries: list[Delivery]) -> None:
-        """Take dequeued messages: start them, or keep those that must run alone."""
+        """Take dequeued messages: start them, or keep those that must run alone.
+
+        Those of a dequeue that ends after :meth:`close` go back.
+        """
         found = self._suspects.find(deliveries)
         others = [delivery for delivery in deliveries if delivery.id not in found]
         with self._lock:
+            if self._closed:
+                self.give_back(deliveries)
+                return
             if found:
                 self._suspects.keep([delivery for delivery in deliveries if delivery.id in found])
             if self._withdrawn:
@@ -343,4 +350,5 @@ class Dispatch:
     def close(self) -> list[Delivery]:
         """Start no more messages. Returns those that were not started."""
         with self._lock:
+            self._closed = True
             return [*self._suspects.withdraw(lambda delivery: True), *self._threads.close(), *self._loop.close()]

@@ -241,6 +241,15 @@ def test_messages_of_a_dequeue_that_was_under_way_go_back(register: Register) ->
     assert len(put) == 1
 
 
+def test_messages_of_a_dequeue_that_ends_after_a_stop_go_back() -> None:
+    put: list[Any] = []
+    dispatch, buffer, _ = make_dispatch(put, set())
+    dispatch.close()
+    dispatch.put([DELIVERY])
+    assert [execution.delivery for execution in put] == [DELIVERY]
+    buffer.put.assert_not_called()
+
+
 def test_a_message_whose_lease_is_lost_while_it_is_put_is_found_in_the_buffer() -> None:
     dispatch, buffer, _ = make_dispatch([], set())
     found: list[bool] = []
