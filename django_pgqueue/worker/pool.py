@@ -89,9 +89,10 @@ class ProcessSlot:
         self.failures = 0
         self._start_at = 0.0
         if self.successor is not None:
-            # The successor may have loaded the code before the change. It holds no messages yet.
+            # The successor may have loaded the code before the change. If it is ready, it may run messages already.
             self._stop(self.successor, reason)
-            self.successor.kill_now()
+            if not self.successor.ready:
+                self.successor.kill_now()
             self.successor = None
         if self.holder is not None:
             self.holder.recycle_reason = reason

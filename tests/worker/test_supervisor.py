@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from django.core.management import call_command
@@ -180,6 +181,16 @@ def test_a_process_that_the_system_does_not_start_is_tried_again() -> None:
     assert len(tries) == 1
     assert slot.failures == 1
     eventually(lambda: slot.fill(may_replace=True) or len(tries) == 2)
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_second_change_kills_a_successor_only_if_it_is_not_ready(ready: bool) -> None:
+    successor, stopped = MagicMock(ready=ready), []
+    slot = ProcessSlot(spawn=lambda: None, stop=lambda child, reason: stopped.append(child))
+    slot.holder, slot.successor = MagicMock(), successor
+    slot.replace("SIGHUP")
+    assert stopped == [successor]
+    assert successor.kill_now.called is not ready
 
 
 def test_a_terminal_that_is_closed_ends_the_worker(queue: None, environment: dict[str, str]) -> None:
