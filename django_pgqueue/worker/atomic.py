@@ -212,8 +212,10 @@ class Atomic:
             return self._failed(work, deliveries, error, started)
         except LeaseLost as error:
             self._board.settling(deliveries, now=False)
-            settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
             others = [delivery for delivery in deliveries if delivery.id not in error.ids]
+            if len(others) == len(deliveries):  # the handler lost leases of its own, on other messages
+                return self._failed(work, deliveries, error, started)
+            settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
             return [*settled_by_handler, *self._one_by_one(work, others)]
         except TransactionEnded as error:
             # The handler must not run again, because its committed writes would be there twice.

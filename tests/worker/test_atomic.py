@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -130,6 +131,21 @@ def test_an_error_behind_a_savepoint_is_none(drain: Drain, register: Any) -> Non
     message = script(handler="careful", max_attempts=1)
     assert drain() == {"completed": 1}
     assert where(message) == "completed"
+
+
+def test_a_lost_lease_of_another_message_is_a_failure_of_the_handler(drain: Drain, register: Any) -> None:
+    calls = []
+
+    def swallow(delivery: Delivery) -> None:
+        calls.append(delivery.id)
+        with suppress(LeaseLost):
+            complete(replace(delivery, id=delivery.id + 1000))
+
+    register("swallow", swallow, atomic=True)
+    message = script(handler="swallow", max_attempts=1)
+    assert drain() == {"dead_lettered": 1}
+    assert calls == [message]
+    assert where(message) == "dead: failed"
 
 
 def test_a_lost_lease_that_the_handler_swallows_commits_nothing(drain: Drain, register: Any) -> None:
