@@ -109,8 +109,10 @@ LOOK_SECONDS = 0.5
 IDLE_LOOK_SECONDS = 0.02
 # The time between two reports to the supervisor.
 REPORT_SECONDS = 1.0
-# After this part of a lease a child without a supervisor exits, because only the supervisor extends leases.
-ORPHAN_LEASE_SHARE = 0.8
+# After this part of a lease a child without a supervisor exits, because only the supervisor extends leases. It extends
+# one up to 5/12 of its time after the last time, so 7/12 (0.58) may be left; afterwards another worker may start the
+# message.
+ORPHAN_LEASE_SHARE = 0.55
 # The time for the last settlements, after the handlers have ended.
 SHUTDOWN_SETTLE_SECONDS = 10.0
 # More messages than any process holds at a time. The producer takes only as many as have a place.
