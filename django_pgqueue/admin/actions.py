@@ -21,7 +21,7 @@ from django.utils.translation import ngettext, ngettext_lazy
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import BaseAdmin, Text, breadcrumbs
-from django_pgqueue.admin.confirmation import PauseForm, Question, ReasonForm, confirm, is_confirmed
+from django_pgqueue.admin.confirmation import DESTRUCTIVE, PauseForm, Question, ReasonForm, confirm, is_confirmed
 from django_pgqueue.sql.call import call
 
 PURGE_BATCH_MESSAGES = 10_000
@@ -38,10 +38,10 @@ class ObjectActionsAdmin(BaseAdmin):
         """Return the actions that the object's state allows, with the texts of their buttons."""
         raise NotImplementedError
 
-    def buttons(self, request: HttpRequest, item: Any) -> list[tuple[str, Text]]:
-        """Return names and texts of the buttons that the user may press."""
+    def buttons(self, request: HttpRequest, item: Any) -> list[tuple[str, Text, bool]]:
+        """Return names and texts of the buttons that the user may press, and whether they destroy something."""
         allowed = self.get_actions(request)
-        return [(name, text) for name, text in self.actions_on(item).items() if name in allowed]
+        return [(name, text, name in DESTRUCTIVE) for name, text in self.actions_on(item).items() if name in allowed]
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any

@@ -26,13 +26,13 @@ class ArchivedMessageAdmin(ContentAdmin):
     list_display = ["id", "outcome_shown", "what", "attempts_of", "waited", "ran", "archived"]
     list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, HandlerFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
+    search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
+    part_search = ("order_key", *content.ERRORS)
     big_columns = (*ContentAdmin.big_columns, "result")
     fieldsets = [
-        (None, {"fields": ["id", "channel_shown", "handler", "outcome_shown"]}),
+        (None, {"fields": ["channel_shown", "handler", "outcome_shown", "result_shown", *content.CONTENT]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
-        (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "result_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "worker", "waited", "ran", "dedupe_key", "order_key"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "archived_at"]}),
     ]
@@ -40,7 +40,7 @@ class ArchivedMessageAdmin(ContentAdmin):
     outcome_shown = column(
         _("outcome"), lambda item: rendering.badge(item.get_outcome_display(), story.KINDS.get(item.outcome, "bad"))
     )
-    archived = column(_("archived"), lambda item: rendering.at(item.archived_at), ordering="archived_at")
+    archived = column(_("archived"), lambda item: rendering.short(item.archived_at), ordering="archived_at")
     result_shown = column(_("result"), lambda item: content.value_html_or_none(item, item.result))
     waited = column(_("waited"), lambda item: lasted(item.dequeue_at, began(item)))
     ran = column(_("ran"), lambda item: lasted(began(item), item.archived_at))

@@ -35,6 +35,8 @@ else:
     AnyAdmin, AnyPaginator, Text = admin.ModelAdmin, Paginator, str
 
 MAX_BIGINT = 2**63 - 1
+MOST_SEARCHED = 10_000
+"""The newest rows in which a part of a text is searched."""
 Link = Callable[..., str]
 """A function that makes a link, called as ``BaseAdmin.link`` is."""
 
@@ -52,6 +54,14 @@ def pk_in(text: str | None) -> int | None:
 def needs(permission: str) -> Callable[[Any, HttpRequest], bool]:
     """Return a method of an admin that says whether the user has a permission of this app."""
     return lambda _admin, request: request.user.has_perm(f"pgqueue.{permission}")
+
+
+def any_of(fields: Iterable[str], term: str) -> models.Q:
+    """Return the condition that one of the fields, or of their look-ups, matches."""
+    found = models.Q()
+    for field in fields:
+        found |= models.Q((field, term))
+    return found
 
 
 def never(_admin: Any, request: HttpRequest, obj: Any = None) -> bool:
@@ -128,7 +138,8 @@ class BaseAdmin(AnyAdmin):
     show_facets = admin.ShowFacets.NEVER
     big_columns: tuple[str, ...] = ()
     exact_search: tuple[str, ...] = ()
-    """Text fields that a search must match exactly; a number is first searched among the ids."""
+    """Text fields in which a search first looks for the whole text; a number is first searched among the ids."""
+    part_search: tuple[str, ...] = ()
 
     class Media:
         css = {"all": ["django_pgqueue/admin.css"]}
@@ -143,7 +154,8 @@ class BaseAdmin(AnyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: models.QuerySet[Any], search_term: str
     ) -> tuple[models.QuerySet[Any], bool]:
-        """Find rows by id or by the exact value of a field of ``exact_search``, each with an index look-up."""
+        """Find rows by id or by the exact value of a field of ``exact_search``, each with an index look-up; if there is
+        none, by a part of these or of a field of ``part_search``, among the newest MOST_SEARCHED rows."""
         term = search_term.strip()
         if not term or not self.exact_search:
             return super().get_search_results(request, queryset, search_term)
@@ -152,10 +164,12 @@ class BaseAdmin(AnyAdmin):
             by_id = queryset.filter(pk=pk)
             if by_id.exists():
                 return by_id, False
-        found = models.Q()
-        for field in self.exact_search:
-            found |= models.Q((field, term))
-        return queryset.filter(found), False
+        exact = queryset.filter(any_of(self.exact_search, term))
+        if exact.exists():
+            return exact, False
+        newest = self.model._base_manager.using(queryset.db).order_by("-pk").values("pk")[:MOST_SEARCHED]
+        fields = [f"{field}__icontains" for field in ("pk", *self.exact_search, *self.part_search)]
+        return queryset.filter(any_of(fields, term), pk__in=newest), False
 
     def fill(self, rows: list[Any]) -> None:
         """Add the figures that are read for all rows of a page at once."""

@@ -17,6 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue.admin.base import BaseAdmin, CappedCount, Text, breadcrumbs, capped_count
 
 SHOWN_ROWS = 10
+DESTRUCTIVE = {"cancel", "discard", "delete_dead", "purge", "erase"}
+"""The actions whose buttons are red."""
 COUNTED = 100_000
 """The most rows that the page counts, and that the action changes."""
 
@@ -112,6 +114,7 @@ def confirm(
         title=question.title,
         consequence=question.consequence,
         button=question.button,
+        destructive=question.name in DESTRUCTIVE,
         rows=rows,
         groups=groups,
         more=count > len(rows),

@@ -3,20 +3,22 @@ permission, and a word for all others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from django.apps import apps
 from django.contrib import admin, messages
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue import codecs
 from django_pgqueue.admin import payload_search, rendering, story
-from django_pgqueue.admin.base import ReadOnlyAdmin, column
+from django_pgqueue.admin.base import ReadOnlyAdmin, Text, column
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 from django_pgqueue.sql.call import call
@@ -26,12 +28,15 @@ PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress A
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST_CHARACTERS = 100_000
+ERRORS = ("errors__-1__type", "errors__-1__message")
+CONTENT = ("payload_shown", "headers_shown", "body_shown", "state_shown")
 PERMISSION = "pgqueue.view_decrypted_payload"
 
 
 class ContentAdmin(ReadOnlyAdmin):
     """Show messages with their content."""
 
+    change_form_template = "admin/pgqueue/content_form.html"
     list_select_related = False
     ordering = ["-id"]
     sortable_by = ["id"]
@@ -41,6 +46,31 @@ class ContentAdmin(ReadOnlyAdmin):
         # A body may be large, so the preview loads only the part that it shows. JSON that Python cannot read must not
         # break the page, so it is loaded apart.
         return super().get_queryset(request).defer("body", *GIVEN)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any
+    ) -> HttpResponse:
+        """Show the page in columns, without empty fields."""
+        context["parts"] = list(self.parts(context["adminform"], context["original"]))
+        return super().render_change_form(request, context, *args, **more)
+
+    def parts(self, adminform: Any, item: Any) -> Iterator[tuple[Text, list[tuple[str, Text, str, Text]]]]:
+        """Yield the title of each part of the page, and name, label, HTML and help of its fields that are not
+        empty."""
+        empty = (self.get_empty_value_display(), "")
+        for fieldset in adminform:
+            fields = [field for line in fieldset for field in line]
+            shown = [
+                (field.field["name"], field.field["label"], self.shown(field, item), field.field["help_text"])
+                for field in fields
+            ]
+            if found := [row for row in shown if row[2] not in empty]:
+                yield fieldset.name or "", found
+
+    def shown(self, field: Any, item: Any) -> str:
+        """Return the HTML of a read-only field; a time has its seconds, and how far it is from now."""
+        value = getattr(item, field.field["name"], None)
+        return rendering.moment(value) if isinstance(value, datetime) else str(field.contents())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         item = super().get_object(request, object_id, from_field)
@@ -95,7 +125,7 @@ class ContentAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("handler, channel"))
     def what(self, item: Any) -> str:
-        return rendering.lines(item.handler, self.channel_shown(item))
+        return rendering.line(item.handler, self.channel_shown(item))
 
     @admin.display(description=_("payload"))
     def payload_shown(self, item: Any) -> str:

@@ -29,7 +29,6 @@ from django_pgqueue.admin.base import Text, column, needs
 from django_pgqueue.admin.bulk_actions import Action, BulkActionsAdmin, Run, bulk
 from django_pgqueue.admin.edit_payload import edit_payload
 from django_pgqueue.admin.filters import (
-    CLIPPED,
     AgeFilter,
     ChannelNameFilter,
     ErrorFilter,
@@ -44,6 +43,8 @@ from django_pgqueue.models import DeadLetter
 from django_pgqueue.sql.call import call
 
 SHOWN_GROUPS = 50
+LONGEST_ERROR = 500
+"""The most characters of an error's message in a list, most of them in the title."""
 
 
 class DiedFilter(AgeFilter):
@@ -125,15 +126,15 @@ class DeadLetterAdmin(BulkActionsAdmin):
     list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
     list_filter = [RedrivenFilter, ReasonFilter, QueueFilter, ChannelNameFilter, HandlerFilter, DiedFilter, ErrorFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
-    search_help_text = _("An id, the whole of a channel's name, handler or dedupe key, or payload.customer=42.")
+    search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")
     exact_search = ("channel", "handler", "dedupe_key")
+    part_search = ("order_key", "reason", "details__type", "details__message", *content.ERRORS)
     named_by = ("id", "handler", "reason", "queue", "channel")
     big_columns = (*BulkActionsAdmin.big_columns, "details")
     actions = ["redrive", "edit", "delete_dead"]
     fieldsets = [
-        (None, {"fields": ["id", "channel_shown", "handler", "reason", "details_shown", "fate"]}),
+        (None, {"fields": ["reason", "details_shown", "channel_shown", "handler", "fate", *content.CONTENT]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
-        (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["attempts_of", "priority", "backoff", "dedupe_key", "order_key", "worker"]}),
         (_("Times"), {"fields": ["created_at", "dequeue_at", "leased_at", "started_at", "dead_at", "redriven_at"]}),
     ]
@@ -144,7 +145,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DeadLetter]:
         return with_problem(super().get_queryset(request))
 
-    died = column(_("died"), lambda letter: rendering.at(letter.dead_at), ordering="dead_at")
+    died = column(_("died"), lambda letter: rendering.short(letter.dead_at), ordering="dead_at")
     why = column(_("reason"), lambda letter: reason_html(letter))
 
     @admin.display(description=_("redriven"))
@@ -227,7 +228,7 @@ class DeadLetterAdmin(BulkActionsAdmin):
 def with_problem(letters: QuerySet[Any]) -> QuerySet[Any]:
     """Add type and message of the error to each dead letter, without loading the traceback."""
     words = {
-        f"{place}_{key}": Left(KT(f"{column}__{key}"), CLIPPED + 1)
+        f"{place}_{key}": Left(KT(f"{column}__{key}"), LONGEST_ERROR)
         for place, column in {"given": "details", "last": "errors__-1"}.items()
         for key in ("type", "message")
     }
@@ -236,10 +237,9 @@ def with_problem(letters: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def reason_html(letter: Any) -> str:
-    """Return the reason of a row of with_problem() as HTML, and below it type and message of its error, clipped."""
+    """Return the reason of a row of with_problem() as HTML, and behind it type and message of its error."""
     given = [letter.given_type, letter.given_message]
     text = ": ".join(word for word in (given if any(given) else [letter.last_type, letter.last_message]) if word)
     if not text:
         return format_html("{}", letter.reason)
-    clipped = text if len(text) <= CLIPPED else f"{text[:CLIPPED]}…"
-    return format_html('{}<span class="pgqueue-clip">{}</span>', letter.reason, clipped)
+    return rendering.line(letter.reason, text)

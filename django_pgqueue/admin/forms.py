@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
+from django_pgqueue.limits import parse_rate
 from django_pgqueue.models import Channel
 from django_pgqueue.signatures import HANDLER_NAME_CHARACTERS
 from django_pgqueue.sql.call import alias
@@ -19,8 +20,27 @@ from django_pgqueue.sql.call import alias
 NO_OBJECT = _('Give a JSON object, such as {"tenant": "acme"}.')
 
 
+class IntervalField(forms.DurationField):
+    """Take the time of one delivery, or a rate such as 10/m."""
+
+    def to_python(self, value: Any) -> Any:
+        if not isinstance(value, str) or "/" not in value:
+            return super().to_python(value)
+        try:
+            rate = parse_rate(value.strip())
+        except InvalidMessage as error:
+            raise ValidationError(str(error)) from error
+        if rate.burst > 1:
+            raise ValidationError(_("Give the burst in its own field."))
+        return rate.interval
+
+
 class LimitForm(forms.ModelForm):
     """Check the limits of a channel, of a queue, or a shared one."""
+
+    release_interval = IntervalField(
+        required=False, help_text=_("A rate, such as 10/m, or the time of one delivery, such as 0:00:06.")
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

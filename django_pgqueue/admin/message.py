@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue import explain_message
-from django_pgqueue.admin import explanation, message_actions, rendering, story
+from django_pgqueue.admin import content, explanation, message_actions, rendering, story
 from django_pgqueue.admin.base import Text, needs
 from django_pgqueue.admin.bulk_actions import BulkActionsAdmin, bulk
 from django_pgqueue.admin.counts import limit_names, limits_of_message
@@ -42,14 +42,14 @@ class MessageAdmin(BulkActionsAdmin):
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, HandlerFilter, AgeFilter, HolderFilter]
     list_filter += [WaitingFilter, ErrorFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]
-    search_help_text = _("An id, the whole of a dedupe key, order key or handler, or payload.customer=42.")
+    search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")
     exact_search = ("dedupe_key", "order_key", "handler")
+    part_search = ("channel__name", *content.ERRORS)
     actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
     fieldsets = [
-        (None, {"fields": ["id", "channel_shown", "handler", "state_now", "attempts_of"]}),
+        (None, {"fields": ["channel_shown", "handler", "state_now", "attempts_of", *content.CONTENT]}),
         (_("Why is it not running?"), {"fields": ["explanation"]}),
         (_("Story"), {"fields": ["story", "redrives"]}),
-        (_("Content"), {"fields": ["payload_shown", "headers_shown", "body_shown", "state_shown"]}),
         (_("Delivery"), {"fields": ["priority", "worker", "dedupe_key", "cancel_reason"]}),
         (_("Limits and order"), {"fields": ["limits_shown", "waits_for_shown", "order_key", "cost"]}),
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
@@ -71,15 +71,15 @@ class MessageAdmin(BulkActionsAdmin):
 
     @admin.display(description=_("due"), ordering="dequeue_at")
     def due(self, message: Message) -> str:
-        return rendering.at(max(message.dequeue_at, message.held_until or message.dequeue_at))
+        return rendering.short(max(message.dequeue_at, message.held_until or message.dequeue_at))
 
     @admin.display(description=_("lease"), empty_value="-")
     def lease(self, message: Message) -> str | None:
         """Return the worker that holds the lease, with the end of the lease; None if none does."""
         if message.worker is None or message.lease_expires_at is None:
             return None
-        until = _("until %s") % rendering.at(message.lease_expires_at)
-        return rendering.lines(self.link(message.worker, "worker_change", message.worker), until)
+        until = format_html(_("until %s") % "{}", rendering.short(message.lease_expires_at))
+        return rendering.line(self.link(message.worker, "worker_change", message.worker), until)
 
     @admin.display(description=_("limits"))
     def limits_shown(self, message: Message) -> str:

@@ -6,6 +6,7 @@ import json
 import string
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
@@ -15,7 +16,8 @@ from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html, format_html_join, strip_tags
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -120,6 +122,20 @@ def at(found: datetime) -> str:
     return date_format(timezone.localtime(found), "j M Y, H:i:s")
 
 
+def short(found: datetime) -> str:
+    """Return a time for a list: of today without the date, of this year without the year; the title has the whole."""
+    local, today = timezone.localtime(found), timezone.localdate()
+    form = "H:i:s" if local.date() == today else "j M, H:i" if local.year == today.year else "j M Y"
+    return format_html('<span class="pgqueue-time" title="{}">{}</span>', at(found), date_format(local, form))
+
+
+def moment(found: datetime) -> str:
+    """Return a time as at() does, and how far it is from now."""
+    apart = timezone.now() - found
+    text = _("%s ago") if apart >= timedelta(0) else _("in %s")
+    return format_html('{} <span class="quiet">{}</span>', at(found), text % duration(abs(apart)))
+
+
 def duration(value: timedelta) -> str:
     """Return a duration in its two largest units, with spaces that do not break: 3 d 4 h, 2 min 5 s, 250 ms."""
     seconds = value.total_seconds()
@@ -149,9 +165,11 @@ def name(text: object) -> str:
     return format_html('<span class="pgqueue-name">{}</span>', text)
 
 
-def lines(first: object, second: object) -> str:
-    """Return two texts in one column, one below the other: they may be long, and other columns need the space."""
-    return format_html('<span class="pgqueue-what">{}<br>{}</span>', first, second)
+def line(*parts: object) -> str:
+    """Return texts in one line of a list, which cuts what is too long; the title has the whole."""
+    whole = " ".join(unescape(strip_tags(part)) if isinstance(part, SafeString) else str(part) for part in parts)
+    inside = format_html_join(" ", "<span>{}</span>", ((part,) for part in parts))
+    return format_html('<span class="pgqueue-line" title="{}">{}</span>', whole, inside)
 
 
 def table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

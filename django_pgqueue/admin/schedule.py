@@ -90,7 +90,7 @@ class ScheduleAdmin(ObjectActionsAdmin):
 
     @admin.display(description=_("handler, channel"), ordering="handler")
     def what(self, schedule: Schedule) -> str:
-        return rendering.lines(schedule.handler, self.channel_shown(schedule))
+        return rendering.line(schedule.handler, self.channel_shown(schedule))
 
     @admin.display(description=_("its channel"))
     def channel_shown(self, schedule: Schedule) -> str:

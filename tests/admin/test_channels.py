@@ -47,6 +47,15 @@ def test_limits_are_edited_and_hold_at_once(admin_client: Client, channel: Chann
     assert logged() == [("default/tenant", "max_concurrency: none → 2; weight: 1 → 5", "admin")]
 
 
+def test_a_rate_is_typed_as_a_rate(admin_client: Client, channel: Channel) -> None:
+    assert save(admin_client, channel, release_interval=" 10/m ") == []
+    channel.refresh_from_db()
+    assert (channel.release_interval, channel.release_burst) == (timedelta(seconds=6), 1)
+    assert save(admin_client, channel, release_interval="5/15m") == []
+    channel.refresh_from_db()
+    assert channel.release_interval == timedelta(minutes=3)
+
+
 @cases(
     ("field", "value"),
     [
@@ -57,6 +66,9 @@ def test_limits_are_edited_and_hold_at_once(admin_client: Client, channel: Chann
         ("release_interval", "0"),
         ("release_interval", "-5"),
         ("release_interval", "soon"),
+        ("release_interval", "0/m"),
+        ("release_interval", "10/x"),
+        ("release_interval", "10/m burst 5"),
         ("release_burst", "0"),
         ("weight", "0"),
         ("weight", "1001"),

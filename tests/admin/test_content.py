@@ -11,6 +11,7 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.urls import include, path
 from django.utils import timezone
+from django.utils.html import strip_tags
 
 from django_pgqueue import channel_pause, channel_set, complete, dead_letter, dequeue, enqueue, retry, sweep
 from django_pgqueue.admin import (
@@ -164,6 +165,19 @@ def test_times_within_errors_are_shown_in_the_readers_zone() -> None:
         assert "4:04" in rendering.moment_text(at)
     assert rendering.moment_text("not a time") == "not a time"
     assert rendering.moment_text("2026-13-45T00:00:00Z") == "2026-13-45T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("apart", "text"),
+    [(timedelta(0), "12:30:05"), (timedelta(days=40), "20 May, 12:30"), (timedelta(days=400), "2025")],
+)
+def test_a_list_has_as_much_of_a_time_as_is_needed(
+    monkeypatch: pytest.MonkeyPatch, apart: timedelta, text: str
+) -> None:
+    now = datetime(2026, 6, 29, 12, 30, 5, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    with timezone.override("UTC"):
+        assert text in strip_tags(rendering.short(now - apart))
 
 
 site = AdminSite(name="operations")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -55,6 +56,25 @@ def test_redriven_letters_live_again_and_are_marked(admin_client: Client) -> Non
     assert set(lives) == {letter.pk for letter in letters}
     assert logged() == [(f"mail.send #{letter.pk}: refused", "Redriven.", "admin") for letter in letters]
     assert f"redriven as {lives[letters[0].pk]}" in admin_client.get(address("deadletter")).content.decode()
+
+
+def test_the_page_has_the_error_and_the_payload_first_and_no_empty_fields(admin_client: Client) -> None:
+    [letter] = make_dead(payload={"to": "ada@example.org"}, details={"type": "KeyError", "message": "'currency'"})
+    DeadLetter.objects.update(dead_at=letter.dead_at - timedelta(hours=2))
+    html = admin_client.get(address("deadletter", letter.pk)).text
+    names = re.findall(r'<div class="field-(\w+)">', html)
+    assert names[:6] == ["reason", "details_shown", "channel_shown", "handler", "fate", "payload_shown"]
+    assert names[6] == "story"
+    assert not {"headers_shown", "body_shown", "dedupe_key", "backoff", "redriven_at"} & set(names)
+    died = html.partition('class="field-dead_at"')[2].partition("</div>")[0]
+    assert re.search(r"\d\d:\d\d:\d\d <span class=\"quiet\">2.h( \d.\w+)? ago", died.replace("&nbsp;", " ")), died
+
+
+def test_a_row_is_one_line_whose_title_has_the_whole_error(admin_client: Client) -> None:
+    make_dead(details={"type": "KeyError", "message": "<b> " + "x" * 300})
+    html = admin_client.get(address("deadletter")).text
+    title = f'title="refused KeyError: &lt;b&gt; {"x" * 300}"'
+    assert f'<span class="pgqueue-line" {title}>' in html
 
 
 def test_a_letter_is_redriven_once(admin_client: Client) -> None:

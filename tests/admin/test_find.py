@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from django_pgqueue import NewMessage, channel_set, complete, dead_letter, dequeue, enqueue, enqueue_many
-from django_pgqueue.admin import payload_search
+from django_pgqueue import NewMessage, channel_set, complete, dead_letter, dequeue, enqueue, enqueue_many, retry
+from django_pgqueue.admin import base, payload_search
 from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message
 from tests.admin.conftest import address, make_dead
 from tests.support.cases import cases
@@ -53,6 +53,30 @@ def test_a_value_in_the_payload_finds_its_messages(admin_client: Client, indexed
     assert rows(admin_client, model, q="payload.customer=5") == []
     assert rows(admin_client, model, q='payload.order={"country": "DE"}') == [deep]
     assert rows(admin_client, model, q=f"{other}") == [other]
+
+
+@pytest.mark.parametrize("model", TABLES)
+def test_a_part_is_found_where_nothing_has_the_whole_text(admin_client: Client, model: str) -> None:
+    channel_set(channel="acme-berlin")
+    enqueue("crm.push", dedupe_key="invoice-4711", channel="acme-berlin")
+    error = {"type": "ConnectionError", "message": "refused by api.crm.example"}
+    retry(dequeue(), errors=[error], delays=[timedelta(0)])
+    if model != "message":
+        taken = dequeue()
+        complete(taken) if model == "archivedmessage" else dead_letter(taken, reason="refused")
+    [other] = place(model, {})
+    [found] = set(rows(admin_client, model)) - {other}
+    for term in ("crm.pu", "voice-47", "me-ber", "connectionerr", "api.crm"):
+        assert rows(admin_client, model, q=term) == [found], term
+    assert found in rows(admin_client, model, q=str(found)[:-1] or str(found))
+    assert rows(admin_client, model, q="nothing of these") == []
+
+
+def test_parts_are_searched_in_the_newest_rows_alone(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "MOST_SEARCHED", 1)
+    first, second = place("message", {}, {})
+    assert rows(admin_client, "message", q="mail.s") == [second]
+    assert rows(admin_client, "message", q="mail.send") == [second, first]
 
 
 @pytest.mark.parametrize("model", TABLES)

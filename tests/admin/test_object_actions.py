@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +32,14 @@ def test_a_message_has_the_acts_of_its_state(admin_client: Client) -> None:
     assert list(buttons(admin_client, "message", ready.id)) == ["release_leases", "cancel", "discard"]
     cancel(ready.id)
     assert list(buttons(admin_client, "message", ready.id)) == ["release_leases", "discard"]
+
+
+def test_what_destroys_something_is_red(admin_client: Client) -> None:
+    [letter] = make_dead()
+    html = admin_client.get(address("deadletter", letter.pk)).text
+    assert re.findall(r'name="action" value="(\w+)" class="button pgqueue-destructive"', html) == ["delete_dead"]
+    assert 'class="default pgqueue-destructive"' in press(admin_client, "deadletter", letter.pk, "delete_dead").text
+    assert "pgqueue-destructive" not in press(admin_client, "deadletter", letter.pk, "redrive").text
 
 
 def test_a_dead_letter_has_acts_until_it_is_redriven(admin_client: Client) -> None:

@@ -32,14 +32,11 @@ def test_the_page_of_a_message_shows_its_key_and_the_message_that_it_waits_for(p
     html = page("message", held.id + 2)
     shown = text_of(html)
     assert "waits for its order key" in shown
-    assert f"Waits for: message {held.id} of its order key Order key:" in shown
-    # Django 6.1 shows the help before the value.
-    field = shown.partition("Order key:")[2].partition("Limits:")[0]
-    assert KEY in field
-    assert "one after the other, in order." in field
+    assert f"Waits for message {held.id} of its order key Order key {KEY}" in shown
+    assert "one after the other, in order." in shown
     assert f"It waits for message {held.id} of the order key {KEY}, which is leased." in shown
     assert address("message", held.id) in html
-    assert "Waits for: -" in text_of(page("message", held.id))
+    assert "Waits for" not in text_of(page("message", held.id))
 
 
 def test_the_page_of_a_message_whose_predecessor_was_deleted_by_hand_says_so(page: Pages, held: Delivery) -> None:
@@ -51,7 +48,7 @@ def test_the_page_of_a_message_whose_predecessor_was_deleted_by_hand_says_so(pag
 
 def test_the_archive_shows_the_key(page: Pages, held: Delivery) -> None:
     complete(held)
-    assert f"Order key: {KEY}" in text_of(page("archivedmessage", held.id))
+    assert f"Order key {KEY}" in text_of(page("archivedmessage", held.id))
 
 
 def test_the_list_of_messages_is_filtered_by_what_they_wait_for(admin_client: Client, held: Delivery) -> None:

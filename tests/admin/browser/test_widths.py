@@ -91,6 +91,19 @@ def test_the_columns_that_decide_are_seen(page: str, wanted: set[str], tab: Tab,
 
 
 @pytest.mark.usefixtures("_messages")
+@pytest.mark.parametrize("page", ["archivedmessage", "deadletter"])
+def test_a_row_is_one_line_and_a_message_fits_a_small_screen(page: str, tab: Tab, site: str, log_in: LogIn) -> None:
+    log_in()
+    tab.size(1920)
+    tab.open(f"{site}/admin/pgqueue/{page}/")
+    heights = "[...document.querySelectorAll('#result_list tbody tr')].map(row => row.getBoundingClientRect().height)"
+    assert max(tab.run(heights)) < 40
+    tab.size(400)
+    tab.open(site + tab.run("document.querySelector('#result_list tbody th a').getAttribute('href')"))
+    assert tab.run("document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.usefixtures("_messages")
 def test_the_figures_of_a_queue_are_seen(tab: Tab, site: str, log_in: LogIn) -> None:
     fill_dashboard()
     log_in()
