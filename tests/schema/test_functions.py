@@ -107,7 +107,7 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
 
 
 def test_locks_are_taken_as_the_lock_order_says() -> None:
-    """Everything is SKIP LOCKED or try-lock, but for the row of a max_size channel, and the last members of a batch."""
+    """Everything is SKIP LOCKED or try-lock, but for a max_size channel, the end of a batch, and edits of limits."""
     for path in FILES:
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
         waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
@@ -115,7 +115,15 @@ def test_locks_are_taken_as_the_lock_order_says() -> None:
         assert waiting == (["FOR UPDATE"] if waits else []), path.name
         advisory = (
             ["pg_advisory_xact_lock"]
-            if path.stem.startswith(("pgqueue_batch_look_v", "pgqueue_batch_passes_v"))
+            if path.stem.startswith(
+                (
+                    "pgqueue_batch_look_v",
+                    "pgqueue_batch_passes_v",
+                    "pgqueue_limit_set_v",
+                    "pgqueue_limit_pause_v",
+                    "pgqueue_limit_drop_v",
+                )
+            )
             else []
         )
         assert re.findall(r"pg_advisory_xact_lock|pg_advisory_lock|LOCK TABLE", code) == advisory, path.name

@@ -19,6 +19,7 @@ MOMENTS = {
     "pgqueue_queue": ("paused_until", "changed_at"),
     "pgqueue_gate": ("next_at", "seen_at"),
     "pgqueue_place": ("placed_at",),
+    "pgqueue_spent": ("spent_at",),
     "pgqueue_meter": ("filled_at", "place_floor"),
     "pgqueue_limit": ("opened_at", "open_until", "closed_at"),
     "pgqueue_breaker_outcome": ("leased_at", "ended_at"),

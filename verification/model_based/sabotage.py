@@ -107,7 +107,9 @@ LIMITS = (
         "tokens are not taken", "lease_within", "v_rooms[v_at].tokens - v_message.cost", "v_rooms[v_at].tokens",
         also=(("take_alike", "v_room.tokens - v_all.cost", "v_room.tokens"),),
     ),
-    Defect("a bucket holds more than the burst", "limit_room", "least(l.release_burst, coalesce(", "(coalesce("),
+    Defect(
+        "a bucket holds more than the burst", "limit_room", "least(\n                l.release_burst,\n", "(\n",
+    ),
     Defect("cost in flight is not counted", "limit_room", "l.max_cost - o.cost", "l.max_cost"),
     Defect("a correction of a cost is lost", "spend", "IF v_more <> 0 THEN", "IF false THEN"),
     Defect(

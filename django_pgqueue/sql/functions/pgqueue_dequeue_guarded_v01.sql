@@ -21,6 +21,7 @@ RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
 AS $$
 DECLARE
+    v_beside boolean := pg_current_xact_id_if_assigned() IS NULL;
     v_room pgqueue_queue_room := pgqueue_enter_beside(p_queue);
     v_now timestamptz;
     v_fresh boolean := p_fresh_head IS NOT NULL OR p_urgent;
@@ -67,7 +68,7 @@ BEGIN
     END IF;
     IF v_id IS NOT NULL THEN
         v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_now, v_turn.cost, v_turn.wanted);
-        v_id := CASE WHEN p_limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
+        v_id := CASE WHEN p_limits THEN pgqueue_lease_one(v_id, v_now, v_beside) ELSE v_id END;
     END IF;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
@@ -86,10 +87,11 @@ BEGIN
         IF v_turn.ids <> '{}' THEN
             v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_turn.taken_at, 1, NULL);
             RETURN QUERY SELECT d.* FROM pgqueue_lease(
-                v_turn.ids, v_turn.taken_at, p_lease, p_worker, gen_random_uuid()) AS d;
+                v_turn.ids, v_turn.taken_at, p_lease, p_worker, gen_random_uuid(), true, v_beside) AS d;
         END IF;
     ELSIF v_id IS DISTINCT FROM 0 THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, true, p_looked) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(
+            p_queue, 1, p_lease, p_worker, true, p_looked, v_beside) AS d;
     END IF;
     IF v_lane.looks THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.lazy OR n.due;

@@ -1,12 +1,13 @@
 -- Takes up to p_limit messages of a queue and leases them: the long way of pgqueue_dequeue, which documents the
 -- parameters.
 -- p_guarded: the caller has seen that the settings of the queue must be looked at (pgqueue_line). p_looked: it has
--- brought messages back.
+-- brought messages back. p_beside: as in pgqueue_hold_limit.
 -- With fewer than p_limit it brings back expired leases and scheduled messages that are due (pgqueue_bring_back), and
 -- takes again. The settings of pgqueue_dequeue pin the plans.
 -- Locks: lanes and messages, SKIP LOCKED.
 CREATE FUNCTION pgqueue_dequeue_many(
-    p_queue text, p_limit integer, p_lease interval, p_worker text, p_guarded boolean, p_looked boolean
+    p_queue text, p_limit integer, p_lease interval, p_worker text, p_guarded boolean, p_looked boolean,
+    p_beside boolean DEFAULT false
 )
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
@@ -34,7 +35,7 @@ BEGIN
         CONTINUE WHEN v_taken.ids = '{}' AND v_taken.contended AND v_try = 1;
         IF v_taken.ids <> '{}' THEN
             RETURN QUERY SELECT l.* FROM pgqueue_lease(
-                v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token, p_patient => v_aside = 0) AS l;
+                v_taken.ids, v_taken.taken_at, p_lease, p_worker, v_token, v_aside = 0, p_beside) AS l;
             GET DIAGNOSTICS v_leased = ROW_COUNT;
             v_count := v_count + v_leased;
             IF v_leased < cardinality(v_taken.ids) AND v_aside < 4 AND clock_timestamp() < v_until THEN

@@ -34,6 +34,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
+    v_beside boolean := pg_current_xact_id_if_assigned() IS NULL;
     v_line record;
     v_lane record;
     v_fresh boolean;
@@ -101,7 +102,7 @@ BEGIN
                 round = v_lane.round WHERE l.ctid = v_lane.place AND v_id IS NOT NULL;
         END IF;
     END IF;
-    v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now) ELSE v_id END;
+    v_id := CASE WHEN v_line.limits THEN pgqueue_lease_one(v_id, v_now, v_beside) ELSE v_id END;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
         lease_token = gen_random_uuid(), worker = p_worker, waits_for = NULL, promoted_for = NULL
@@ -142,7 +143,8 @@ BEGIN
             END IF;
         END IF;
         IF v_long THEN
-            RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, false, v_back) AS d;
+            RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(
+                p_queue, 1, p_lease, p_worker, false, v_back, v_beside) AS d;
         END IF;
     END IF;
     IF v_lane.looks THEN

@@ -1,6 +1,6 @@
 -- Leases messages that the caller has taken: counts the attempt, and gives all of them the token.
--- p_ids: locked; p_at: the reading of the clock by which they were taken; p_patient: see pgqueue_hold_limit. The
--- settings of the callers pin the plans.
+-- p_ids: locked; p_at: the reading of the clock by which they were taken; p_patient, p_beside: see
+-- pgqueue_hold_limit. The settings of the callers pin the plans.
 -- Returns the messages in the order of p_ids, without those whose shared limits are full (pgqueue_lease_within).
 -- Locks: shared limits, SKIP LOCKED.
 CREATE FUNCTION pgqueue_lease(
@@ -9,7 +9,8 @@ CREATE FUNCTION pgqueue_lease(
     p_lease interval,
     p_worker text,
     p_token uuid,
-    p_patient boolean DEFAULT true
+    p_patient boolean DEFAULT true,
+    p_beside boolean DEFAULT false
 )
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
@@ -19,8 +20,8 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM pgqueue_limit) THEN
         v_asking := ARRAY(SELECT a.id FROM pgqueue_must_ask(p_ids) AS a);
-        IF v_asking <> '{}' AND NOT pgqueue_take_alike(v_asking, p_at) THEN
-            p_ids := pgqueue_lease_within(p_ids, p_at, p_patient);
+        IF v_asking <> '{}' AND NOT pgqueue_take_alike(v_asking, p_at, p_beside) THEN
+            p_ids := pgqueue_lease_within(p_ids, p_at, p_patient, p_beside);
         END IF;
     END IF;
     RETURN QUERY

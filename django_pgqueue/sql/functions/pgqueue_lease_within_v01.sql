@@ -6,10 +6,12 @@
 -- and those that it finds after it: the other transaction may stay open for long. A message of an ordered channel is
 -- set aside at once, and holds its channel.
 -- p_ids: locked by the caller, in the order of service; p_now: the caller's reading of the clock, which becomes
--- leased_at. p_patient: see pgqueue_hold_limit. A message has its own limits and those of its handler.
+-- leased_at. p_patient, p_beside: see pgqueue_hold_limit. A message has its own limits and those of its handler.
 -- Returns the ids that may be leased, in the same order.
 -- Locks: rows of pgqueue_limit, SKIP LOCKED, until the end of the transaction: so a limit is exact for all workers.
-CREATE FUNCTION pgqueue_lease_within(p_ids bigint[], p_now timestamptz, p_patient boolean DEFAULT true)
+CREATE FUNCTION pgqueue_lease_within(
+    p_ids bigint[], p_now timestamptz, p_patient boolean DEFAULT true, p_beside boolean DEFAULT false
+)
 RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
@@ -60,7 +62,7 @@ BEGIN
             FOR v_try IN 1..2 LOOP
                 IF v_own_id <> ALL (v_limit_ids) THEN
                     v_limit_ids := v_limit_ids || v_own_id;
-                    v_rooms := v_rooms || pgqueue_hold_limit(v_own_id, p_now, p_patient);
+                    v_rooms := v_rooms || pgqueue_hold_limit(v_own_id, p_now, p_patient, p_beside AND v_message.cost = 1);
                 END IF;
                 v_at := array_position(v_limit_ids, v_own_id);
                 EXIT WHEN (v_rooms[v_at].per_channel AND v_rooms[v_at].held) IS NOT TRUE;

@@ -47,16 +47,25 @@ AS $$
         WHERE s.id = coalesce(p_limit.parent_id, p_limit.id)
     ) AS l
     LEFT JOIN pgqueue_meter AS r ON r.limit_id = p_limit.id
+    -- spent_at: when dequeues took tokens beside others last (pgqueue_hold_side).
     CROSS JOIN LATERAL (
-        SELECT coalesce(sum(n.cost), 0) AS cost, array_agg(n.ctid) AS spent FROM pgqueue_spent AS n
+        SELECT coalesce(sum(n.cost), 0) AS cost, array_agg(n.ctid) AS spent,
+            CASE WHEN max(n.spent_at) IS NOT NULL THEN greatest(max(n.spent_at), r.filled_at) END AS spent_at
+        FROM pgqueue_spent AS n
         WHERE n.limit_id = p_limit.id
     ) AS s
     CROSS JOIN LATERAL (
         -- A floor or a bucket from the future means that the clock was set back.
         SELECT CASE WHEN r.place_floor <= p_now THEN r.place_floor ELSE '-infinity' END AS place_floor,
-            CASE WHEN l.release_interval IS NOT NULL THEN least(l.release_burst, coalesce(
-                r.tokens + extract(epoch FROM greatest(p_now - r.filled_at, '0'))
-                    / extract(epoch FROM l.release_interval), l.release_burst) - s.cost)
+            -- When the bucket was full before those took from it beside each other, is not known: it counts as full once,
+            -- so there are never too many tokens.
+            CASE WHEN l.release_interval IS NOT NULL THEN least(
+                l.release_burst,
+                least(CASE WHEN s.spent_at IS NOT NULL THEN l.release_burst END, coalesce(
+                    r.tokens + extract(epoch FROM greatest(coalesce(s.spent_at, p_now) - r.filled_at, '0'))
+                        / extract(epoch FROM l.release_interval), l.release_burst))
+                - s.cost + coalesce(extract(epoch FROM greatest(p_now - s.spent_at, '0'))
+                    / extract(epoch FROM l.release_interval), 0))
             END AS tokens
     ) AS t
     CROSS JOIN LATERAL (

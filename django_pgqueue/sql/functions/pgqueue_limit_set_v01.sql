@@ -6,8 +6,8 @@
 -- Messages of new handlers that are leased already count, also those that are being leased at this moment
 -- (pgqueue_count_older); those of handlers that are left out go on without it.
 -- Returns the limit's id and created or changed; or the refusal PGQ07. The change holds from the next lease on.
--- Locks: the limit's own row; messages that wait for it and have it no more, SKIP LOCKED. With new handlers or another
--- per also the rows that channels have of it.
+-- Locks: the limit's own row, then pg_advisory_xact_lock of it; messages that wait for it and have it no more, SKIP
+--   LOCKED. With new handlers or another per also the rows that channels have of it.
 CREATE FUNCTION pgqueue_limit_set(
     p_name text,
     p_settings jsonb DEFAULT '{}',
@@ -63,6 +63,8 @@ BEGIN
             per = CASE WHEN p_settings ? 'per' THEN p_settings ->> 'per' ELSE l.per END
         WHERE l.name = p_name
         RETURNING l.id INTO id;
+        -- Waits for those that passed beside (pgqueue_hold_side), and have not locked the row.
+        PERFORM pg_advisory_xact_lock(hashint8extended(id, 7220));
         IF p_settings ? 'per' AND v_limit.per IS DISTINCT FROM p_settings ->> 'per' THEN
             -- Begins anew with what is leased: the places were those of other rows.
             WITH gone AS (

@@ -14,7 +14,7 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false);
+    v_room pgqueue_room := pgqueue_hold_limit(p_limit_id, p_now, false, p_alone => false);
     v_free integer;
     v_before record;
     v_turn record;

@@ -1,12 +1,13 @@
 -- Takes the places of messages that all have one and the same shared limit and no breaker, if the limit has room for
 -- all of them: the short way of pgqueue_lease_within and pgqueue_take_places, for one message or many.
--- p_ids: locked by the caller; p_now: its reading of the clock, by which they are leased. The settings of the callers
+-- p_ids: locked by the caller; p_now: its reading of the clock, by which they are leased. p_beside: as in
+-- pgqueue_hold_limit. The settings of the callers
 -- pin the plan.
 -- Returns false when nothing was written, and pgqueue_lease_within must decide, message by message: the limit is full
 --   or locked, others wait for it, a breaker is open, the channel needs a row, or corrections have to be deleted. Of
 --   places that are free again, 16 are deleted together.
 -- Locks: as pgqueue_hold_limit. It does not wait for a locked limit, because the long way does.
-CREATE FUNCTION pgqueue_take_alike(p_ids bigint[], p_now timestamptz)
+CREATE FUNCTION pgqueue_take_alike(p_ids bigint[], p_now timestamptz, p_beside boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -37,15 +38,18 @@ BEGIN
     IF v_all.alike IS NOT TRUE THEN
         RETURN false;
     END IF;
-    v_room := pgqueue_hold_limit(v_all.limit_id, p_now, false);
+    v_room := pgqueue_hold_limit(v_all.limit_id, p_now, false, p_beside AND v_all.cost = 1);
     IF NOT pgqueue_has_room(v_room, least(v_all.cost, 2147483647)::integer) OR v_all.is_new AND v_room.waited
-        OR v_room.tries OR v_room.per_channel OR v_room.spent IS NOT NULL OR v_room.place_floor IS NULL
+        OR v_room.tries OR v_room.per_channel OR v_room.spent IS NOT NULL
+        OR v_room.place_floor IS NULL AND v_room.beside IS NULL
         -- A single message that costs more than the limit ever has runs alone.
         OR cardinality(p_ids) > 1 AND (v_room.places < cardinality(p_ids) OR v_room.cost < v_all.cost
             OR v_room.tokens < v_all.cost) THEN
         RETURN false;
     END IF;
-    IF v_room.tokens IS NOT NULL OR cardinality(v_room.stale) >= 16 THEN
+    IF v_room.beside THEN
+        INSERT INTO pgqueue_spent (limit_id, cost, spent_at) SELECT v_all.limit_id, 1, p_now WHERE NOT v_room.counted;
+    ELSIF v_room.tokens IS NOT NULL OR cardinality(v_room.stale) >= 16 THEN
         UPDATE pgqueue_meter AS r
         SET tokens = v_room.tokens - v_all.cost, place_floor = v_room.place_floor,
             -- As in pgqueue_take_places.

@@ -47,6 +47,8 @@ BEGIN
         -- set back.
         filled_at = greatest(
             excluded.filled_at, CASE WHEN r.filled_at <= clock_timestamp() THEN r.filled_at END);
+    INSERT INTO pgqueue_spent (limit_id, cost, spent_at)
+    SELECT u.limit_id, 1, p_now FROM unnest(p_rooms) AS u WHERE u.used AND u.beside AND NOT u.counted;
     IF v_spent <> '{}' THEN
         DELETE FROM pgqueue_spent AS s WHERE s.ctid = ANY (v_spent);
     END IF;

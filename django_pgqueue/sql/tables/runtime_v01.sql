@@ -257,10 +257,12 @@ CREATE TABLE pgqueue_place (
 CREATE INDEX pgqueue_place_limit ON pgqueue_place (limit_id, placed_at);
 -- The table is append-only: corrections of what messages cost, which the next lease within the limit takes from its
 -- tokens. A row is of a shared limit or of the rate of a queue; those of channels are arrivals.
+-- spent_at: when a dequeue took a token beside others (pgqueue_hold_side); NULL: a correction.
 CREATE TABLE pgqueue_spent (
     limit_id bigint,
     queue varchar(100) COLLATE "C",
-    cost bigint NOT NULL
+    cost bigint NOT NULL,
+    spent_at timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX pgqueue_spent_limit ON pgqueue_spent (limit_id) WHERE limit_id IS NOT NULL;
 CREATE INDEX pgqueue_spent_queue ON pgqueue_spent (queue) WHERE queue IS NOT NULL;
@@ -318,7 +320,8 @@ CREATE TYPE pgqueue_ended AS (
 );
 -- A room is what one call knows of a limit that it holds; see pgqueue_hold_limit and pgqueue_limit_room.
 -- counted: its messages take places; used: this call has leased a message within it; waited: messages wait for it;
--- tries: it is an open breaker; per_channel: it is one for each channel, whose rows have the places.
+-- tries: it is an open breaker; per_channel: it is one for each channel, whose rows have the places; beside: the call
+-- holds a side of it alone (pgqueue_hold_side).
 CREATE TYPE pgqueue_room AS (
     limit_id bigint,
     held boolean,
@@ -337,7 +340,8 @@ CREATE TYPE pgqueue_room AS (
     waited boolean,
     tries boolean,
     per_channel boolean,
-    saved_at timestamptz
+    saved_at timestamptz,
+    beside boolean
 );
 
 -- A use is what a limit has given out, and what waits for it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .defect import defect
 
+ALONE = "pg_try_advisory_xact_lock(hashint8extended(p_limit_id, 7220))"
 SIDE = "pg_try_advisory_xact_lock(hashtextextended(p_queue, 7210 + n))"
 # Settings of the queue whose channels share its capacity. The operator leaves them as they are.
 SHARE = {"fairness": "share", "max_share": None, "max_concurrency": 5}
@@ -81,6 +82,7 @@ DEFECTS = (
     defect(
         "a shared limit is not locked", "hold_limit",
         " FOR NO KEY UPDATE SKIP LOCKED", "", "I20", shared_limit={"max_concurrency": 3}, share=0.8,
+        also=(("hold_limit", ALONE, "true"),),
     ),
     defect(
         "a lease takes no place from the next one", "lease_within",
