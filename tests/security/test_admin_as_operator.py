@@ -61,7 +61,7 @@ def test_every_page_is_readable(client: Client, one_of_each: dict[str, int], bec
         assert client.get(address(model, one_of_each[model])).status_code == 200, model
     tenant = client.get(reverse("admin:pgqueue_channel_tenant", args=[one_of_each["channel"]]))
     assert tenant.status_code == 200
-    assert "pgqueue-handlers" in tenant.text
+    assert "pgqueue-spans" in tenant.text
 
 
 def test_an_operator_does_every_action(client: Client, one_of_each: dict[str, int], become: Any) -> None:  # noqa: F811
