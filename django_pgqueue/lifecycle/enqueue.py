@@ -36,34 +36,20 @@ from django_pgqueue.sql.caller import CallerStatement
 from django_pgqueue.unique import Debounce, Unique
 
 FLOW = "django_pgqueue.flow"
-ONE = CallerStatement(
-    "pgqueue_enqueue",
-    """
-SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue(
-    %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval,
-    %s::integer, %s::interval, %s::float8, %s::interval, %s::text, p_limits => %s::text[], p_cost => %s::integer,
-    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
-""",
+ANSWER = "SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM"
+# The columns of a Bound: those before the dedupe key, and those after it, with the settings.
+FIRST = (
+    "%s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz, %s::interval, "
+    "%s::integer, %s::interval, %s::float8, %s::interval"
 )
-# Without the dedupe key.
-UNIQUE = CallerStatement(
-    "pgqueue_enqueue_unique",
-    """
-SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue_unique(
-    %s::jsonb, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer, %s::timestamptz,
-    %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, p_limits => %s::text[], p_cost => %s::integer,
-    p_order_key => %s::text, p_create_channel => %s::boolean, p_wait => %s::interval)
-""",
+LAST = (
+    "p_limits => %s::text[], p_cost => %s::integer, p_order_key => %s::text, p_create_channel => %s::boolean, "
+    "p_wait => %s::interval"
 )
+ONE = CallerStatement("pgqueue_enqueue", f"{ANSWER} pgqueue_enqueue({FIRST}, %s::text, {LAST})")
+UNIQUE = CallerStatement("pgqueue_enqueue_unique", f"{ANSWER} pgqueue_enqueue_unique(%s::jsonb, {FIRST}, {LAST})")
 AFTER = CallerStatement(
-    "pgqueue_enqueue_after",
-    """
-SELECT id, outcome, created_at, dropped_ids, refusal, pg_backend_pid() FROM pgqueue_enqueue_after(
-    %s::bigint[], %s::text, %s::text, %s::jsonb, %s::text, %s::text, %s::bytea, %s::jsonb, %s::integer,
-    %s::timestamptz, %s::interval, %s::integer, %s::interval, %s::float8, %s::interval, %s::text,
-    p_limits => %s::text[], p_cost => %s::integer, p_order_key => %s::text, p_create_channel => %s::boolean,
-    p_wait => %s::interval)
-""",
+    "pgqueue_enqueue_after", f"{ANSWER} pgqueue_enqueue_after(%s::bigint[], %s::text, {FIRST}, %s::text, {LAST})"
 )
 # The moment as text: see binding.py. chr(31): SEPARATOR. See sql/values.py for the arrays with NULLs. The usual answer,
 # that all messages were created at one time, is one row with all ids: a thousand rows would take the client and the

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.flow.test_races import complete, in_background, settle, take
+from tests.flow.settling import complete, in_background, settle, settle_crosswise, settle_together, take
 from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
 from tests.support.tables import empty_tables
 
@@ -306,16 +306,7 @@ def test_settlements_in_opposite_order_both_commit(session: Session, transaction
     wait_for(session, ids[2:])
     taken = take(session, 4)
     left, right, _ = transactions
-    complete(left, [taken[0]])
-    complete(right, [taken[2]])
-
-    def cross() -> None:
-        complete(left, [taken[3]])
-        left.commit()
-
-    with in_background(cross):
-        complete(right, [taken[1]])
-        right.commit()
+    settle_crosswise(left, right, taken)
     session.execute("SELECT pgqueue_sweep()")
     assert ready(session) == ["load", "load"]
 
@@ -326,14 +317,7 @@ def test_many_sessions_settle_what_many_wait_for(session: Session, connect: Conn
     loads = [wait_for(session, ids[number % 150 : number % 150 + 1 + number % 40]) for number in range(60)]
     taken = take(session, 1000)
     assert len(taken) == len(ids)
-    sessions = [connect(autocommit=True) for _ in range(4)]
-
-    def settle_all(number: int) -> None:
-        mine = taken[number::4]
-        for at in range(0, len(mine), 3):
-            complete(sessions[number], mine[at : at + 3])
-
-    together(*(partial(settle_all, number) for number in range(4)))
+    settle_together(connect, taken, 3)
     assert column(session, "SELECT id FROM pgqueue_message WHERE status = 1 ORDER BY id") == loads
     for table in ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_batch_unsure"):
         assert one(session, f"SELECT count(*) FROM {table}") == 0

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
+from tests.flow.settling import complete, in_background, settle, settle_crosswise, settle_together, take
+from tests.support.sessions import Connect, Session, column, one, wait_for_lock
 from tests.support.tables import empty_tables
-
-Taken = list[tuple[int, UUID]]
 
 
 @pytest.fixture(autouse=True)
@@ -36,31 +31,8 @@ def follower(handler: str) -> dict[str, Any]:
     return {"handler": handler, "channel": "default", "queue": "default"}
 
 
-def take(session: Session, count: int) -> Taken:
-    return session.execute("SELECT id, token FROM pgqueue_dequeue('default', %s)", [count]).fetchall()
-
-
-def complete(session: Session, taken: Taken) -> None:
-    ids, tokens = zip(*taken, strict=True)
-    session.execute("SELECT pgqueue_complete(%s, %s)", [list(ids), list(tokens)])
-
-
 def followers(session: Session) -> list[str]:
     return column(session, "SELECT handler FROM pgqueue_message WHERE handler <> 'member'")
-
-
-@contextmanager
-def in_background(action: Callable[[], Any]) -> Iterator[threading.Thread]:
-    thread = threading.Thread(target=action, daemon=True)
-    thread.start()
-    yield thread
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def settle(session: Session, taken: Taken) -> None:
-    complete(session, taken)
-    session.commit()
 
 
 def test_the_last_two_members_at_once(session: Session, transactions: list[Session]) -> None:
@@ -230,16 +202,7 @@ def test_settlements_of_two_batches_in_opposite_order_both_commit(
     open_batch(session, 2)
     taken = take(session, 4)
     left, right, _ = transactions
-    complete(left, [taken[0]])
-    complete(right, [taken[2]])
-
-    def cross() -> None:
-        complete(left, [taken[3]])
-        left.commit()
-
-    with in_background(cross):
-        complete(right, [taken[1]])
-        right.commit()
+    settle_crosswise(left, right, taken)
     session.execute("SELECT pgqueue_sweep()")
     assert followers(session) == ["done", "done"]
 
@@ -249,14 +212,7 @@ def test_many_sessions_settle_many_batches(session: Session, connect: Connect, s
     """Each ends once, whichever statements meet at its last members."""
     batches = [open_batch(session, 1 + number % 5) for number in range(60)]
     taken = take(session, 1000)
-    sessions = [connect(autocommit=True) for _ in range(4)]
-
-    def settle(number: int) -> None:
-        mine = taken[number::4]
-        for at in range(0, len(mine), size):
-            complete(sessions[number], mine[at : at + size])
-
-    together(*(lambda number=number: settle(number) for number in range(4)))
+    settle_together(connect, taken, size)
     assert followers(session) == ["done"] * len(batches)
     assert column(session, "SELECT id FROM pgqueue_batch WHERE finished_at IS NULL") == []
     assert one(session, "SELECT count(*) FROM pgqueue_batch_member") == 0

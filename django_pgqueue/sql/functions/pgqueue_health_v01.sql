@@ -70,7 +70,8 @@ held AS MATERIALIZED (
         )
         UNION ALL
         (
-            SELECT k.channel_id, CASE WHEN k.waits_for = -1 THEN 'keyed' ELSE 'scheduled' END, NULL FROM pgqueue_message AS k
+            SELECT k.channel_id, CASE WHEN k.waits_for = -1 THEN 'keyed' ELSE 'scheduled' END, NULL
+            FROM pgqueue_message AS k
             WHERE k.waits_for < 0 ORDER BY k.waits_for LIMIT p_most + 1
         )
     ) AS m

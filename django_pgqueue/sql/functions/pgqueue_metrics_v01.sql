@@ -1,7 +1,7 @@
 -- Reports length by state, ages and totals of each channel. It is for operators and monitors, not for hot paths: it
 -- counts the live messages, and with p_totals the archive and the dead letters.
--- scheduled: messages that wait for their time, or for other messages; waiting_for_limit: those that wait for a full shared limit;
--- waiting_for_order_key: those that wait for the message before them of their order key. oldest and newest: age of the
+-- scheduled: messages that wait for their time, or for other messages; waiting_for_limit: those that wait for a full
+-- shared limit; waiting_for_order_key: those that wait for the message before them of their order key. oldest and newest: age of the
 -- ready messages since they became due. total: messages ever enqueued.
 -- Locks: none.
 CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)

@@ -40,7 +40,8 @@ BEGIN
         UPDATE pgqueue_message AS m
         SET (dequeue_at, status, held_until) = (
                 SELECT CASE WHEN h.holds THEN m.dequeue_at ELSE v_at END,
-                    CASE WHEN v_at > v_now AND NOT h.holds OR m.waits_for = -2 THEN 3 ELSE 1 END, CASE WHEN h.holds THEN v_at END
+                    CASE WHEN v_at > v_now AND NOT h.holds OR m.waits_for = -2 THEN 3 ELSE 1 END,
+                    CASE WHEN h.holds THEN v_at END
                 FROM (
                     -- One that was given back without a time has no held_until.
                     SELECT m.held_until IS NOT NULL OR m.last_leased_at IS NOT NULL

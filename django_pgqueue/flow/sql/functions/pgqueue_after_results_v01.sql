@@ -1,5 +1,5 @@
--- Returns how the messages ended that a message has waited for, in the order of its header after. A dead letter that was
--- redriven stands for the message that came of it.
+-- Returns how the messages ended that a message has waited for, in the order of its header after. A dead letter that
+-- was redriven stands for the message that came of it.
 -- p_id, p_token: the lease of the message that has waited.
 -- outcome: completed, popped, cancelled, dropped or purged, dead; NULL: nothing is known of it any more. queue and
 -- channel: of the message, for the codec of its result.
