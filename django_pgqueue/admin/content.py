@@ -20,10 +20,10 @@ from django_pgqueue import codecs
 from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin, Text, column
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
+from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 from django_pgqueue.sql.call import call
 
-FLOW = "django_pgqueue.flow"
 PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress AS p WHERE p.message_id = %s"
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")

@@ -1,8 +1,4 @@
-"""Read the messages of one day from the lake into arrays, without Spark.
-
-A message counts for the same figures as in measured.sql, with which Spark computes days that are too large for the
-memory of one process.
-"""
+"""Read the messages of one day from the lake into arrays, without Spark."""
 
 from __future__ import annotations
 
