@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 QUEUE, PIPELINE, FLOW = "pgqueue", "pgqueue_pipeline", "pgqueue_flow"
@@ -12,13 +13,22 @@ PACKAGE = Path(__file__).parents[1]
 FOLDERS = {QUEUE: PACKAGE / "sql", PIPELINE: PACKAGE / "pipeline" / "sql", FLOW: PACKAGE / "flow" / "sql"}
 
 
-def find_file(kind: str, name: str, version: int) -> Path:
-    """Return the path of ``<name>_vNN.sql`` in the app that has it, or in the queue's app if none has.
+@cache
+def index(app: str, kind: str) -> dict[str, Path]:
+    """Return the SQL files of an app by name, sorted, whatever subfolder they are in. ``kind``: functions or tables."""
+    return {path.name: path for path in sorted((FOLDERS[app] / kind).rglob("*.sql"), key=lambda path: path.name)}
 
-    ``kind``: functions or tables.
+
+def find_file(kind: str, name: str, version: int) -> Path:
+    """Return the path of ``<name>_vNN.sql`` in the app that has it.
+
+    ``kind``: functions or tables. Raises FileNotFoundError.
     """
-    places = [folder / kind / f"{name}_v{version:02}.sql" for folder in FOLDERS.values()]
-    return next((path for path in places if path.exists()), places[0])
+    file = f"{name}_v{version:02}.sql"
+    for app in FOLDERS:
+        if path := index(app, kind).get(file):
+            return path
+    raise FileNotFoundError(f"No app of the queue has {kind}/**/{file}")
 
 
 def read_file(kind: str, name: str, version: int) -> str:
@@ -28,7 +38,7 @@ def read_file(kind: str, name: str, version: int) -> str:
 
 def file_paths(kind: str, apps: Iterable[str] = tuple(FOLDERS)) -> list[Path]:
     """Return all files of these apps; default: of all apps. ``kind``: functions or tables."""
-    return [path for app in apps for path in sorted((FOLDERS[app] / kind).glob("*.sql"))]
+    return [path for app in apps for path in index(app, kind).values()]
 
 
 def latest_functions(apps: Iterable[str] = tuple(FOLDERS)) -> dict[str, int]:

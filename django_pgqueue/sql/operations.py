@@ -94,7 +94,7 @@ class LockTimeout(Operation):
 
 
 class InstallFunction(Operation):
-    """Install ``sql/functions/<name>_vNN.sql``, a function or a procedure.
+    """Install ``<name>_vNN.sql`` of sql/functions, a function or a procedure.
 
     Reversed, it installs the version before; version 1 is dropped.
     """

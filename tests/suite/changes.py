@@ -18,17 +18,22 @@ def of_the_last_day() -> str:
     return git("rev-list", "-1", f"--before={int(newest) - 86_400}", "HEAD") if newest else ""
 
 
-def changed_files(since: str) -> list[str]:
-    """Return the paths of the files that differ from the commit ``since``; of all files, if git does not know it."""
+def changed_files(since: str, *options: str) -> list[str]:
+    """Return the paths of the files that differ from the commit ``since``; of all files, if git does not know it.
+
+    ``options``: of ``git diff``.
+    """
     known = since and git("rev-parse", "--verify", "--quiet", f"{since}^{{commit}}")
-    return (git("diff", "--name-only", known) if known else git("ls-files")).splitlines() or ["django_pgqueue/sql/"]
+    names = git("diff", "--name-only", *options, known) if known else git("ls-files") or "django_pgqueue/sql/"
+    return names.splitlines()
 
 
 def changed_functions() -> set[str] | None:
     """Return the names of the SQL functions, without `pgqueue_`, that a run for changes is about; None: of all."""
     if (since := os.environ.get(SINCE)) is None:
         return None
-    names = (path.rpartition("/")[2] for path in changed_files(since) if path.endswith(".sql"))
+    changed = changed_files(since, "--find-renames=100%", "--diff-filter=AM")  # not those that have only moved
+    names = (path.rpartition("/")[2] for path in changed if path.endswith(".sql"))
     return {name.removeprefix("pgqueue_").rpartition("_v")[0] for name in names}
 
 

@@ -33,8 +33,12 @@ SQL = ("tests/lifecycle", "tests/schema", "tests/concurrency", "tests/flow")
 ENGINE = ("django_pgqueue/sql/", "django_pgqueue/migrations/", "django_pgqueue/flow/")
 # What workers in other languages call.
 CONTRACT = tuple(
-    f"django_pgqueue/sql/functions/pgqueue_{verb}_v01.sql"
-    for verb in ("dequeue", "heartbeat", "complete", "retry", "defer", "dead_letter", "wait")
+    f"django_pgqueue/sql/functions/{part}/pgqueue_{verb}_v01.sql"
+    for part, verbs in {
+        "dequeue": ("dequeue", "heartbeat", "wait"),
+        "settle": ("complete", "retry", "defer", "dead_letter"),
+    }.items()
+    for verb in verbs
 )
 PAGES = (
     "django_pgqueue/admin/", "django_pgqueue/charts/", "django_pgqueue/templates/", "django_pgqueue/static/",

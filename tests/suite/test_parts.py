@@ -60,7 +60,7 @@ def test_a_change_calls_the_parts_that_guard_it():
     assert [part.name for part in parts_for(["django_pgqueue/admin/queue.py"])] == ["browser"]
     assert {part.name for part in parts_for(["README.md", "django_pgqueue/worker/worker.py"])} == {"guides", "faults"}
     assert not parts_for(["LICENSE"])
-    seconds = [part.seconds for part in parts_for(["django_pgqueue/sql/functions/pgqueue_tick_v01.sql"])]
+    seconds = [part.seconds for part in parts_for(["django_pgqueue/sql/functions/maintenance/pgqueue_tick_v01.sql"])]
     assert seconds == sorted(seconds)
 
 

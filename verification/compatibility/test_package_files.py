@@ -38,7 +38,7 @@ def test_everything_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> No
     }
     assert there <= set(wheel.namelist())
     assert "django_pgqueue/py.typed" in there
-    assert "django_pgqueue/sql/functions/pgqueue_dequeue_v01.sql" in there
+    assert "django_pgqueue/sql/functions/dequeue/pgqueue_dequeue_v01.sql" in there
     assert len([name for name in there if name.endswith(".sql")]) > 50
 
 
