@@ -108,7 +108,7 @@ class Handler:
     """Hold a registered function and its policy; see :func:`handler`.
 
     ``converts``: True if ``function`` converts the payloads first; its ``__wrapped__`` is then the function that was
-    registered.
+    registered. ``takes_rows``: True if the type of its payloads has models.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Handler:
     backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
+    takes_rows: bool = False
 
     @property
     def registered(self) -> Function:
@@ -192,7 +193,8 @@ def handler(
     take a payload and the options of :func:`django_pgqueue.enqueue`.
 
     If it takes ``Delivery[T]``, the payload is checked and converted to a ``T`` before each call: a dataclass, a
-    TypedDict or a simple type. A payload that does not fit is dead-lettered as ``invalid_payload``.
+    TypedDict, a simple type or a model, whose row is fetched. A payload that does not fit is dead-lettered as
+    ``invalid_payload``, one whose row is not there as ``gone``.
 
     ``atomic``: the function and the settlement of its message run in one transaction on the queue's database; a lost
     lease rolls all of it back. A returned outcome commits together with the function's writes; an exception, and Retry
@@ -230,7 +232,7 @@ def handler(
     policy, backoff_function = split_backoff(name, backoff)
 
     def register(function: F) -> F:
-        convert = check_function(name, function, batch)
+        kind = check_function(name, function, batch)
         known = _registry.get(name)
         if known is not None and known.registered is not function:
             raise ValueError(
@@ -239,10 +241,11 @@ def handler(
         asynchronous = is_async(function)
         if asynchronous:
             refuse_async(name, atomic=atomic)
-        called = function if convert is None else converting(function, convert, asynchronous=asynchronous)
+        called = function if kind is None else converting(function, kind, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, archive, limited, breaker,
-            backoff_function=backoff_function, asynchronous=asynchronous, converts=convert is not None,
+            backoff_function=backoff_function, asynchronous=asynchronous, converts=kind is not None,
+            takes_rows=kind is not None and kind.rows,
         )  # fmt: skip
         give_enqueue(function)
         return function

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
 
 from django_pgqueue.conf import settings
 from django_pgqueue.exceptions import InvalidMessage
@@ -36,26 +37,41 @@ class Encoder(DjangoJSONEncoder):
         return text
 
 
+class RowEncoder(Encoder):
+    """Encode instances of models as references, for handlers that take rows: the worker fetches them again."""
+
+    def default(self, value: Any) -> Any:
+        """Return the value as one that JSON has. Raises ValueError for a row that is not saved."""
+        if not isinstance(value, Model):
+            return super().default(value)
+        if value._state.adding or value.pk is None:
+            raise ValueError(f"this {value._meta.label} is not saved, so no worker could fetch it: save it first")
+        return {"model": value._meta.label_lower, "pk": value.pk, "using": value._state.db}
+
+
 ENCODER = Encoder(allow_nan=False)
+ROW_ENCODER = RowEncoder(allow_nan=False)
 # Stands between the values of a list that is encoded; its JSON contains an escape, which most values do not have.
 MARK = "\x1f"
 MARK_BETWEEN = f", {ENCODER.encode(MARK)}, "
 
 
-def to_json(value: Any, what: str, most: int | None = None) -> str | None:
+def to_json(value: Any, what: str, most: int | None = None, *, rows: bool = False) -> str | None:
     """Return JSON text that PostgreSQL takes; None stays None.
 
-    ``what``: the name of the value in errors. ``most``: the setting MAX_PAYLOAD, if it is read already. Raises
-    InvalidMessage for a value that is not JSON, for NaN and infinities, for \\u0000 and half surrogate pairs, which
-    jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
+    ``what``: the name of the value in errors. ``most``: the setting MAX_PAYLOAD, if it is read already. ``rows``:
+    instances of models become references. Raises InvalidMessage for a value that is not JSON, for NaN and infinities,
+    for \\u0000 and half surrogate pairs, which jsonb cannot hold, and for more than MAX_PAYLOAD bytes.
     """
     if value is None:
         return None
+    encoder = ROW_ENCODER if rows else ENCODER
     try:
-        text = ENCODER.encode(value)
+        text = encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
+        at = "" if isinstance(error, RecursionError) else misfit(value, encoder)
         raise InvalidMessage(
-            f"something in the {what} is not JSON: {error}",
+            f"something in the {what} is not JSON{at and f', at {at}'}: {error}",
             hint="Pass dicts, lists, strings, numbers, dates; of a row its primary key.",
         ) from error
     limit_size(len(text), what, most)
@@ -68,12 +84,30 @@ def to_json(value: Any, what: str, most: int | None = None) -> str | None:
         )
     if SURROGATE_ESCAPE.search(text):
         try:
-            json.dumps(value, cls=Encoder, ensure_ascii=False).encode()
+            json.dumps(value, cls=type(encoder), ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise InvalidMessage(
                 f"the {what} contains half a surrogate pair: it is not text", hint="Send it as body."
             ) from error
     return text
+
+
+def misfit(value: Any, encoder: Encoder) -> str:
+    """Return the way to the first part of ``value`` that is not JSON, as ``.lines[0].price``; empty: the whole."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    if isinstance(value, dict):
+        parts = [(f".{key}", part) for key, part in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [(f"[{place}]", part) for place, part in enumerate(value)]
+    else:
+        return ""
+    for step, part in parts:
+        try:
+            encoder.encode(part)
+        except (TypeError, ValueError):
+            return step + misfit(part, encoder)
+    return ""
 
 
 def to_json_texts(values: Sequence[Any], what: str, most: int) -> list[str | None]:

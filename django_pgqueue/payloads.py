@@ -8,19 +8,28 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass, replace
-from datetime import date, datetime, time
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import wraps
 from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db.models import Model
+from django.utils.dateparse import parse_duration
+
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.outcomes import Reject
 
 INVALID = "invalid_payload"
 """The reason of a dead letter whose payload does not fit its handler."""
+
+GONE = "gone"
+"""The reason of a dead letter whose payload names a row that is not there."""
 
 Convert = Callable[[Any, str], Any]
 """Takes JSON and the path to it (``payload.lines[0]``), and returns the value. Raises Mismatch."""
@@ -29,6 +38,16 @@ JSON_KINDS: dict[type | None, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "an object", list: "a list",
     type(None): "null",
 }  # fmt: skip
+
+
+def read_duration(text: str) -> timedelta:
+    """Return the duration of a text in ISO 8601. Raises ValueError."""
+    found = parse_duration(text) if text.lstrip("-").startswith("P") else None
+    if found is None:
+        raise ValueError
+    return found
+
+
 # DjangoJSONEncoder writes these types as text; each has the function that reads the text, and its name in errors.
 FROM_TEXT: dict[type, tuple[Callable[[str], Any], str]] = {
     datetime: (datetime.fromisoformat, "a moment in ISO 8601"),
@@ -36,6 +55,7 @@ FROM_TEXT: dict[type, tuple[Callable[[str], Any], str]] = {
     time: (time.fromisoformat, "a time in ISO 8601"),
     Decimal: (Decimal, "a decimal number in a text"),
     UUID: (UUID, "a UUID"),
+    timedelta: (read_duration, "a duration in ISO 8601"),
 }
 
 
@@ -43,12 +63,38 @@ class Mismatch(ValueError):
     """A payload does not fit its type. The text names the place and the types, and no value of the payload."""
 
 
+@dataclass(frozen=True, slots=True)
+class PayloadType:
+    """Hold the converter of a type, and whether a value of it has ``rows``: instances of models, to be fetched."""
+
+    convert: Convert
+    rows: bool
+
+
+def payload_type(annotation: Any) -> PayloadType:
+    """Return how a value of the type ``annotation`` is made from JSON. Raises what :func:`converter` raises."""
+    return PayloadType(converter(annotation), holds_rows(annotation))
+
+
+def holds_rows(annotation: Any) -> bool:
+    """Return whether a type that :func:`converter` takes is, or contains, a model."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return True
+    if is_dataclass(annotation) and isinstance(annotation, type):
+        hints = get_type_hints(annotation)
+        return any(holds_rows(hints[field.name]) for field in fields(annotation) if field.init)
+    if hasattr(annotation, "__required_keys__"):
+        return any(map(holds_rows, get_type_hints(annotation, include_extras=True).values()))
+    return get_origin(annotation) is not Literal and any(map(holds_rows, get_args(annotation)))
+
+
 def converter(annotation: Any) -> Convert:
     """Return a function that makes a value of the type ``annotation`` from JSON, or raises Mismatch.
 
     It knows dataclasses, TypedDicts, ``bool``, ``int``, ``float``, ``str``, ``None``, ``Any``, ``list[T]``, ``tuple[T,
-    ...]``, ``dict[str, T]``, unions, ``Literal``, enums, ``datetime``, ``date``, ``time``, ``Decimal`` and ``UUID``.
-    Raises TypeError for any other type, and NameError for one that exists for the type checker only.
+    ...]``, ``dict[str, T]``, unions, ``Literal``, enums, ``datetime``, ``date``, ``time``, ``timedelta``, ``Decimal``,
+    ``UUID`` and models, whose rows it fetches. Raises TypeError for any other type, and NameError for one that exists
+    for the type checker only.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is Any or annotation is object:
@@ -91,6 +137,8 @@ def class_converter(kind: type) -> Convert:
         )
     if issubclass(kind, Enum):
         return choice_converter([member.value for member in kind], list(kind))
+    if issubclass(kind, Model):
+        return row_converter(kind)
     if kind in FROM_TEXT:
         return text_converter(*FROM_TEXT[kind])
     if kind in JSON_KINDS:
@@ -121,6 +169,34 @@ def text_converter(read: Callable[[str], Any], words: str) -> Convert:
                 pass
         # The exception is not chained, because that of the reader shows the value.
         raise Mismatch(f"{path} is not {words}") from None
+
+    return convert
+
+
+def row_converter(kind: type[Model]) -> Convert:
+    """Return a converter that fetches a row of the model ``kind``, from the database that it was of.
+
+    It raises Reject with the reason ``gone`` if the row is not there: it would not be at the next attempt either.
+    """
+
+    def convert(value: Any, path: str) -> Any:
+        if not isinstance(value, dict) or value.keys() != {"model", "pk", "using"}:
+            raise Mismatch(f"{path} is {json_kind(value)}, not a reference to a {kind.__name__}")
+        try:
+            model = apps.get_model(value["model"])
+        except (LookupError, ValueError, AttributeError):
+            raise Mismatch(f"{path} names a model that is not installed") from None
+        # The annotation decides which rows a payload may name; a model that inherits from it is one of them.
+        if not issubclass(model, kind):
+            raise Mismatch(f"{path} is a reference to a {model._meta.label}, not to a {kind.__name__}")
+        pk = tuple(value["pk"]) if isinstance(value["pk"], list) else value["pk"]
+        try:
+            return model._base_manager.using(value["using"]).get(pk=pk)
+        except ObjectDoesNotExist:
+            problem = f"{path}: the {model._meta.label} is not in the database {value['using']!r}"
+            raise Reject(GONE, {"problem": problem}) from None
+        except (ValueError, TypeError, ValidationError):
+            raise Mismatch(f"{path} has no primary key of {model._meta.label}") from None
 
     return convert
 
@@ -214,7 +290,7 @@ def json_kind(value: Any) -> str:
     return JSON_KINDS.get(type(value), type(value).__name__)
 
 
-def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous: bool) -> Callable[[Any], Any]:
+def converting(function: Callable[[Any], Any], kind: PayloadType, *, asynchronous: bool) -> Callable[[Any], Any]:
     """Return the function of a handler, wrapped so that it gets payloads of its type.
 
     A payload that does not fit raises Reject with the reason ``invalid_payload``: it would not fit at the next
@@ -224,13 +300,16 @@ def converting(function: Callable[[Any], Any], convert: Convert, *, asynchronous
 
         @wraps(function)
         async def acall(argument: Any) -> Any:
-            return await function(converted(argument, convert))
+            # The loop must not wait for the database.
+            convert = sync_to_async(converted) if kind.rows else None
+            taken = await convert(argument, kind.convert) if convert else converted(argument, kind.convert)
+            return await function(taken)
 
         return acall
 
     @wraps(function)
     def call(argument: Any) -> Any:
-        return function(converted(argument, convert))
+        return function(converted(argument, kind.convert))
 
     return call
 

@@ -15,7 +15,7 @@ from django_pgqueue.breakers import MOST_CHARACTERS, Breaker
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.limits import limit_names
-from django_pgqueue.payloads import Convert, converter
+from django_pgqueue.payloads import PayloadType, payload_type
 
 # Takes the attempt, counted from 1, and the exception; returns the pause after the failure, or None for the message's
 # own back-off.
@@ -118,10 +118,10 @@ def is_async(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
-def check_function(name: str, function: Any, batch: int | None) -> Convert | None:
-    """Check that a function can be the handler ``name``. Returns the converter of its payloads, or None.
+def check_function(name: str, function: Any, batch: int | None) -> PayloadType | None:
+    """Check that a function can be the handler ``name``. Returns the type of its payloads, or None.
 
-    ``batch``: the most deliveries of one call; None: the function takes one delivery. Without a converter, payloads are
+    ``batch``: the most deliveries of one call; None: the function takes one delivery. Without a type, payloads are
     passed on unchanged. Raises ValueError for a function that the worker cannot call, or whose outcome would be lost.
     """
     if not callable(function) or isinstance(function, type):
@@ -188,8 +188,8 @@ def refuse_lost_answers(what: str, function: Any, where: str) -> None:
         )
 
 
-def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> Convert | None:
-    """Return the converter for the payload that the annotation names, or None. Raises ValueError."""
+def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> PayloadType | None:
+    """Return the type of the payload that the annotation names, or None. Raises ValueError."""
     if annotation is UNKNOWN:
         return None
     try:
@@ -218,7 +218,7 @@ def payload_of(name: str, function: Any, annotation: Any, batch: int | None) -> 
     if origin is not Delivery or arguments[0] is Any:
         return None
     try:
-        return converter(arguments[0])
+        return payload_type(arguments[0])
     except (TypeError, NameError, RecursionError) as error:
         why = "it contains itself" if isinstance(error, RecursionError) else error
         raise ValueError(

@@ -73,7 +73,8 @@ def bind(message: NewMessage) -> Bound:
     if message.on_dead is not None and message.after is None:
         raise InvalidMessage("on_dead is given without after", hint="Give the messages that it waits for.")
     most, body = settings.MAX_PAYLOAD, message.body or b""
-    headers, payload = to_json(message.headers, "headers", most), to_json(message.payload, "payload", most)
+    headers = to_json(message.headers, "headers", most)
+    payload = to_json(message.payload, "payload", most, rows=known is not None and known.takes_rows)
     limit_size(len(body), "body", most)
     limit_size(len(payload or "") + len(body) + len(headers or ""), "message (payload, body and headers)", most)
     codecs.refuse_stored_form(payload, "payload")

@@ -40,8 +40,8 @@ class DeadLetter(models.Model):
     reason = models.CharField(
         max_length=200,
         help_text=_(
-            "unknown_handler, invalid_payload, unreadable, undecodable, failed, poison, timed_out, stopped, "
-            "transaction_ended, not_json, deferred, discarded, rejected, or the handler's own word"
+            "unknown_handler, invalid_payload, invalid_arguments, gone, unreadable, undecodable, failed, poison, "
+            "timed_out, stopped, transaction_ended, not_json, deferred, discarded, rejected, or the handler's own word"
         ),
     )
     details = Json(null=True)

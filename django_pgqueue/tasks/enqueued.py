@@ -11,11 +11,12 @@ from django_pgqueue.delivery import Enqueued
 from django_pgqueue.exceptions import ChannelFull
 from django_pgqueue.lifecycle.enqueue import REFUSALS
 from django_pgqueue.tasks import registry
-from django_pgqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
+from django_pgqueue.tasks.compat import Task, TaskError, TaskResult, TaskResultStatus
 from django_pgqueue.tasks.home import TaskHome
 from django_pgqueue.tasks.message import Call, as_defined
 from django_pgqueue.tasks.result import make_result
 from django_pgqueue.tasks.task import stored_task
+from django_pgqueue.tasks.typed import stored_arguments
 
 DROPPED = "the channel is full, and drops what does not fit"
 REFUSED_AS = {"dropped": ChannelFull, **{error.outcome: error for error in REFUSALS}}
@@ -24,7 +25,7 @@ REFUSED_AS = {"dropped": ChannelFull, **{error.outcome: error for error in REFUS
 def new_result(call: Call, backend: TaskHome, enqueued: Enqueued) -> TaskResult:
     """Return the result of a call that was enqueued, equal to the one that ``get_result`` reads."""
     # The result has the arguments as they come back from JSON, whose keys are texts.
-    args, kwargs = json.loads(json.dumps([normalize_json(list(call.args)), normalize_json(dict(call.kwargs))]))
+    args, kwargs = json.loads(json.dumps(stored_arguments(call.task, call.args, call.kwargs)))
     return make_result(
         without_repetition(call, backend), str(enqueued.id), backend.alias, TaskResultStatus.READY, args, kwargs,
         enqueued_at=enqueued.created_at,

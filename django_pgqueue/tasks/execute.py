@@ -14,20 +14,29 @@ from django_pgqueue.outcomes import Complete, Outcome, Reject
 from django_pgqueue.tasks import result
 from django_pgqueue.tasks.compat import Task, TaskContext, TaskResult, normalize_json, task_started
 from django_pgqueue.tasks.message import arguments_of
+from django_pgqueue.tasks.options import options_of
+from django_pgqueue.tasks.typed import argument_types, called_arguments
 from django_pgqueue.worker.failure import describe_error
 
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
     """Return the handler's function for a task. An outcome that the task raises or returns is used unchanged."""
 
+    typed = options_of(task).typed
+    kinds = argument_types(task.func, takes_context=task.takes_context, typed=typed)
+    has_rows = any(kind is not None and kind.rows for kind in kinds.values())
+
     def run(delivery: Delivery) -> Outcome:
-        arguments = call_arguments(delivery)
+        arguments = called_arguments(task, *call_arguments(delivery))
         started = result.running_result(delivery, task)
         task_started.send_robust(sender=result.sender_of(started), task_result=started)
         return outcome_of(task.call(*positional_arguments(task, started, arguments), **arguments[1]))
 
     async def run_async(delivery: Delivery) -> Outcome:
-        arguments = call_arguments(delivery)
+        given = call_arguments(delivery)
+        # The loop must not wait for the database.
+        fetch = sync_to_async(called_arguments) if has_rows else None
+        arguments = await fetch(task, *given) if fetch else called_arguments(task, *given)
         # Only a repeated attempt reads the errors of the earlier ones from the database.
         look = sync_to_async(result.running_result) if delivery.attempt > 1 else None
         started = result.running_result(delivery, task) if look is None else await look(delivery, task)
@@ -40,7 +49,7 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
 
 def call_arguments(delivery: Delivery) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of the task. Raises Reject for a payload that does not have them."""
+    """Return the arguments in the payload. Raises Reject for a payload that does not have them."""
     found = arguments_of(delivery.payload)
     if found is None:
         raise Reject(

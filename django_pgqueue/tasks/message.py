@@ -8,9 +8,10 @@ from typing import Any
 
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.new_messages import retry_policy
-from django_pgqueue.tasks.compat import InvalidTask, Task, normalize_json
+from django_pgqueue.tasks.compat import InvalidTask, Task
 from django_pgqueue.tasks.home import TaskHome
 from django_pgqueue.tasks.options import CostOption, TextOption, is_cost, options_of
+from django_pgqueue.tasks.typed import stored_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def message_of(backend: TaskHome, call: Call) -> NewMessage:
     that are not JSON.
     """
     task, of_task, of_backend = call.task, options_of(call.task), backend.options
-    args, kwargs = normalize_json(list(call.args)), normalize_json(dict(call.kwargs))
+    args, kwargs = stored_arguments(task, call.args, call.kwargs)
     payload = {"args": args, "kwargs": kwargs}
     if backend.alias != backend.home_of(task):
         payload["backend"] = backend.alias

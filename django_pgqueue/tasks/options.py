@@ -12,7 +12,7 @@ from django_pgqueue import handlers
 from django_pgqueue.backoff import Policy
 from django_pgqueue.limits import Limit, limit_names
 from django_pgqueue.outcomes import Archive
-from django_pgqueue.signatures import BackoffFunction, refuse_async
+from django_pgqueue.signatures import BackoffFunction, check_switches, refuse_async
 from django_pgqueue.tasks.compat import Task
 
 MARK = "pgqueue_options"
@@ -38,6 +38,7 @@ class Options:
     archive: Archive | None = None
     limits: tuple[str, ...] = ()
     cost: CostOption = None
+    typed: bool = False
 
     def policy(self) -> dict[str, Any]:
         """Return the arguments of :func:`django_pgqueue.handlers.handler`."""
@@ -63,6 +64,7 @@ def options(
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     cost: CostOption = None,
+    typed: bool = False,
 ) -> Callable[[Marked], Marked]:
     """Set how the decorated task is queued and run; it stands above or below ``@task``.
 
@@ -71,14 +73,18 @@ def options(
     texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``, ``atomic``, ``timeout``,
     ``concurrency``, ``archive``, ``limits``: as of :func:`django_pgqueue.handler`. The result of a task that is
     archived as ``outcome`` or ``none`` cannot be fetched. ``cost``: the tokens of rates that a call takes, from
-    1 on, or a function of its arguments that returns them.
+    1 on, or a function of its arguments that returns them. ``typed``: the arguments have the types of their
+    annotations, as in :mod:`django_pgqueue.payloads`: datetimes, Decimal, rows of models … An argument without
+    annotation is JSON. The function is called with them; results show their JSON.
 
     Raises ValueError for wrong values, and for options that exclude each other.
     """
     given = Options(
         channel=channel, dedupe_key=dedupe_key, order_key=order_key, max_attempts=max_attempts, backoff=backoff,
         atomic=atomic, timeout=timeout, concurrency=concurrency, archive=archive, limits=limit_names(limits), cost=cost,
+        typed=typed,
     )  # fmt: skip
+    check_switches("a task", {"typed": typed})
     if not (cost is None or callable(cost) or is_cost(cost)):
         raise ValueError(f"cost is {cost!r}: it takes a whole number from 1 on, or a function.")
     for name, value in (("channel", channel), ("dedupe_key", dedupe_key), ("order_key", order_key)):

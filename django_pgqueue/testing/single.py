@@ -47,7 +47,7 @@ def make_delivery(handler: str | Callable[..., Any], payload: Any = NO_PAYLOAD, 
     for name in ("headers", "state", "channel_context"):
         if name in given:
             given[name] = as_stored(given[name], name)
-    stored = {} if payload is NO_PAYLOAD else as_stored(payload, "payload")
+    stored = {} if payload is NO_PAYLOAD else as_stored(payload, "payload", rows=known.takes_rows)
     return Delivery(handler=known.name, payload=stored, **given)
 
 
@@ -76,6 +76,6 @@ def run_handler(handler: str | Callable[..., Any], payload: Any = NO_PAYLOAD, **
     return answer
 
 
-def as_stored(value: Any, what: str) -> Any:
-    """Return the value as the database would return it: lists for tuples, text for dates."""
-    return from_json(to_json(value, what))
+def as_stored(value: Any, what: str, *, rows: bool = False) -> Any:
+    """Return the value as the database would return it: lists for tuples, text for dates, with ``rows`` references."""
+    return from_json(to_json(value, what, rows=rows))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from datetime import timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -137,6 +138,20 @@ def sleep() -> None:
 @task
 async def sleep_async() -> None:
     await asyncio.sleep(30)
+
+
+@options(typed=True)
+@task
+def remind(group: Group, at: datetime, *fees: Decimal, wait: timedelta = timedelta(0), note: Any = None) -> str:
+    heard.append((group, at, fees, wait, note))
+    return group.name
+
+
+@options(typed=True)
+@task(takes_context=True)
+async def remind_slowly(context: Any, group: Group, **days: date) -> int:
+    heard.append((group, days))
+    return context.attempt
 
 
 @task
