@@ -145,7 +145,7 @@ class Migration(migrations.Migration):
                 ('leased_at', models.DateTimeField(null=True)),
                 ('lease_token', models.UUIDField(editable=False, null=True)),
                 ('dead_at', models.DateTimeField()),
-                ('reason', models.CharField(help_text="unknown_handler, invalid_payload, invalid_arguments, gone, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, not_json, deferred, discarded, rejected, or the handler's own word", max_length=200)),
+                ('reason', models.CharField(help_text="unknown_handler, invalid_payload, invalid_arguments, gone, unreadable, undecodable, failed, poison, timed_out, stopped, transaction_ended, step_not_kept, not_json, deferred, discarded, rejected, or the handler's own word", max_length=200)),
                 ('details', models.JSONField(null=True)),
                 ('state', models.JSONField(null=True)),
                 ('errors', models.JSONField(null=True)),

@@ -41,7 +41,8 @@ class DeadLetter(models.Model):
         max_length=200,
         help_text=_(
             "unknown_handler, invalid_payload, invalid_arguments, gone, unreadable, undecodable, failed, poison, "
-            "timed_out, stopped, transaction_ended, not_json, deferred, discarded, rejected, or the handler's own word"
+            "timed_out, stopped, transaction_ended, step_not_kept, not_json, deferred, discarded, rejected, or the "
+            "handler's own word"
         ),
     )
     details = Json(null=True)

@@ -46,7 +46,8 @@ WITH batches AS (DELETE FROM pgqueue_batch),
     lost AS (DELETE FROM pgqueue_batch_lost),
     added AS (DELETE FROM pgqueue_batch_added),
     unsure AS (DELETE FROM pgqueue_batch_unsure),
-    progress AS (DELETE FROM pgqueue_progress)
+    progress AS (DELETE FROM pgqueue_progress),
+    steps AS (DELETE FROM pgqueue_step)
 SELECT 1
 """
 

@@ -38,7 +38,7 @@ PIPELINE_TABLES = (
 )  # fmt: skip
 
 # Tables of the optional app django_pgqueue.flow.
-FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress")
+FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,8 @@ FLOW = {
             "after_results",
             "progress",
             "progress_of",
+            "step_keep",
+            "steps",
         ),
         (),
     ),

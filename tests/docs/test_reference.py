@@ -38,7 +38,7 @@ TABLES = [
     "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
     "unique_key",
-    "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress",
+    "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step",
 ]  # fmt: skip
 
 # An explanation begins with its code: a word after SELECT, or either word of a CASE.

@@ -159,6 +159,8 @@ class Story:
         yield self.call("outcome", "after_results(%s, %s)", message, token)
         yield self.call("*", "progress(%s, %s, 1, 2, 'half')", message, token)
         yield self.call("place, done", "progress_of(ARRAY[%s::bigint])", message)
+        yield self.call("*", "step_keep(%s, %s, 'step', 'charge', '1')", message, token)
+        yield self.call("name, value", "steps(%s, %s)", message, token)
 
     def stream(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")

@@ -105,6 +105,8 @@ VERBS = """
     after_results       .        x       .         .       .
     progress            .        x       .         .       .
     progress_of         x        x       x         x       x
+    step_keep           .        x       .         .       .
+    steps               .        x       .         .       .
 """
 # S I U D: the whole table; i u s: some columns, those of COLUMNS.
 TABLES = """
@@ -154,6 +156,7 @@ TABLES = """
     batch_added         .          .       S         S       S
     batch_unsure        .          .       S         S       S
     progress            .          .       S         S       S
+    step                .          .       S         S       S
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "

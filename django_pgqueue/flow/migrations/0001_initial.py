@@ -72,6 +72,7 @@ class Migration(migrations.Migration):
             ],
         ),
         InstallTables("progress", 1, drop=["TABLE pgqueue_progress"]),
+        InstallTables("step", 1, drop=["TABLE pgqueue_step"]),
         InstallFunction("pgqueue_after_dead_letter", 1),
         InstallFunction("pgqueue_after_explain", 1),
         InstallFunction("pgqueue_after_finish", 1),
@@ -96,5 +97,8 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_flow_settled", 1),
         InstallFunction("pgqueue_progress", 1),
         InstallFunction("pgqueue_progress_of", 1),
+        InstallFunction("pgqueue_step_hold", 1),
+        InstallFunction("pgqueue_step_keep", 1),
+        InstallFunction("pgqueue_steps", 1),
         migrations.RunPython(mark, unmark),
     ]

@@ -1,7 +1,7 @@
 -- Tells the messages that wait for others that some have ended, and lets those go that wait for none any more. What is
 -- cancelled because of that has ended, too: so it goes on, step by step, along the longest chain.
 -- p_ids: messages that were settled for good, or dead letters that were deleted; p_outcome: as in pgqueue_flow_settled.
--- Locks: as pgqueue_batch_look, from the newest waiting message on, of each step.
+-- Locks: their steps; as pgqueue_batch_look, from the newest waiting message on, of each step.
 CREATE FUNCTION pgqueue_after_settled(p_ids bigint[], p_outcome text)
 RETURNS void
 LANGUAGE plpgsql
@@ -22,6 +22,10 @@ BEGIN
         -- What has ended waits no more. The messages that it waited for take their rows out themselves.
         DELETE FROM pgqueue_batch_lost AS l WHERE l.batch_id = ANY (ARRAY(SELECT -u FROM unnest(v_ids) AS u));
         DELETE FROM pgqueue_batch AS b WHERE b.id = ANY (ARRAY(SELECT -u FROM unnest(v_ids) AS u));
+        -- A dead letter keeps its steps: a redrive goes on with them.
+        IF v_outcome <> 'dead' THEN
+            DELETE FROM pgqueue_step AS s WHERE s.message_id = ANY (v_ids);
+        END IF;
         v_looked := '{}';
         FOR v_waiting IN
             SELECT a.batch_id, array_agg(a.member_id) AS members,
