@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from django_pgqueue.lifecycle.dequeue import is_contended, next_due, wait
 from django_pgqueue.worker.numbers import (
+    ANNOUNCED_SECONDS,
     EBB_LOOKS,
     FLOOD_LOOKS,
     HANDLER_FIRST_SECONDS,
@@ -201,7 +202,7 @@ class Looks:
         now = self._clock()
         if self._options.listen is None or self._announced_until >= now + self._poll:
             return False
-        period = 2 * self._poll + 1
+        period = 2 * self._poll + ANNOUNCED_SECONDS
         wait(self._options.name, self._served.names, timedelta(seconds=period), using=self._options.using)
         self._announced_until = now + period
         return True

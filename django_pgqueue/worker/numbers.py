@@ -36,6 +36,9 @@ WITHDRAWN_SECONDS = 0.1
 LONGEST_WITHDRAWN_SECONDS = 0.4
 # Meanwhile it looks by itself: the others may have no free slot any more.
 WITHDRAWN_LOOK_SECONDS = 0.05
+# An announcement holds for this time longer than two polls: an idle worker seldom writes one, and one that was killed
+# is notified in vain for as long.
+ANNOUNCED_SECONDS = 20.0
 # A flood begins after FLOOD_LOOKS looks in a row that found messages, and ends after EBB_LOOKS that found none.
 FLOOD_LOOKS = 3
 EBB_LOOKS = 3
@@ -117,12 +120,16 @@ ORPHAN_LEASE_SHARE = 0.55
 SHUTDOWN_SETTLE_SECONDS = 10.0
 # More messages than any process holds at a time. The producer takes only as many as have a place.
 MOST_PLACES = 16_384
-# The time between two updates of a worker's row, and between two of the heartbeat file.
+# The time between two looks at a worker's row, which an operator may pause or remove. One that has not changed is
+# written after UNCHANGED_SECONDS, or a third of a lease if that is less: max_share counts the workers that wrote theirs
+# within 15 s, and a worker that was silent for a lease counts as dead.
 REFRESH_SECONDS = 1.5
+UNCHANGED_SECONDS = 6.0
 # A row names at most this many running messages, those that run longest.
 MOST_RUNNING_MESSAGES = 100
 # A control loop that has not called beat() for this time hangs.
 LONGEST_SILENCE_SECONDS = 10.0
+# The time between two updates of the heartbeat file.
 FILE_SECONDS = 1.0
 # Seconds to reach the server with the request to cancel a query.
 CANCEL_SECONDS = 2.0

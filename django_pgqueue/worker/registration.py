@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.db import transaction
+
 from django_pgqueue import __version__
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.numbers import MOST_RUNNING_MESSAGES, REFRESH_SECONDS
+from django_pgqueue.worker.numbers import MOST_RUNNING_MESSAGES, REFRESH_SECONDS, UNCHANGED_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
@@ -81,41 +83,48 @@ class Registration:
         self._describe = describe
         self._on_paused = on_paused
         self._outage = outage
-        self._names: set[str] = set()
+        # What was last written of each worker that has a row, and when (time.monotonic()).
+        self._written: dict[str, tuple[dict[str, Any], float]] = {}
         self._stopped = False
         self._wake = threading.Event()
         self._thread = Role(ROLE, self._run, crashed=crashed)
         self.written_at = -math.inf
 
     def run_once(self) -> None:
-        """Refresh the rows, delete those of workers that have gone, and read which are paused.
+        """Write the rows that have changed or are old, delete those of workers that have gone, and read which are
+        paused.
 
         Raises the database's error.
         """
         rows = Worker.objects.using(self._options.using)
         self._served.refresh()
-        described = self._describe()
-        for description in described:
-            self._write(description)
-        names = {description.name for description in described}
-        if gone := self._names - names:
-            rows.filter(name__in=gone).delete()
-        self._names = names
-        self._on_paused(set(rows.filter(name__in=names, paused_at__isnull=False).values_list("name", flat=True)))
+        queues = list(self._served.names)
+        described = {row.name: asdict(row) | {"queues": queues} for row in self._describe()}
+        now = time.monotonic()
+        changed = {name: (fields, now) for name, fields in described.items() if self._must_write(name, fields, now)}
+        with transaction.atomic(using=rows.db):
+            for fields, _ in changed.values():
+                self._write(fields)
+            if gone := self._written.keys() - described.keys():
+                rows.filter(name__in=gone).delete()
+        there = dict(rows.filter(name__in=described).values_list("name", "paused_at"))
+        # One that is not there was removed, and is written again by the next refresh.
+        self._written = {name: row for name, row in (self._written | changed).items() if name in there}
+        self._on_paused({name for name, paused_at in there.items() if paused_at is not None})
         self.written_at = time.monotonic()
 
-    def _write(self, description: WorkerDescription) -> None:
+    def _must_write(self, name: str, fields: dict[str, Any], now: float) -> bool:
+        before, at = self._written.get(name, ({}, -math.inf))
+        longest = min(UNCHANGED_SECONDS, self._options.lease.total_seconds() / 3)
+        return now - at >= longest or fields != before | {"memory_bytes": fields["memory_bytes"]}
+
+    def _write(self, fields: dict[str, Any]) -> None:
         rows = Worker.objects.using(self._options.using)
-        fields = asdict(description) | {"queues": list(self._served.names)}
-        if rows.filter(name=fields.pop("name")).update(heartbeat_at=ClockTimestamp(), **fields):
+        if rows.filter(name=fields["name"]).update(heartbeat_at=ClockTimestamp(), **fields):
             return
         # The worker is new, or its row was removed.
         rows.create(
-            name=description.name,
-            hostname=socket.gethostname()[:200],
-            concurrency=self._options.concurrency,
-            version=__version__,
-            **fields,
+            hostname=socket.gethostname()[:200], concurrency=self._options.concurrency, version=__version__, **fields
         )
 
     def wake(self) -> None:
@@ -146,4 +155,4 @@ class Registration:
         return self._stopped
 
     def _remove(self) -> None:
-        Worker.objects.using(self._options.using).filter(name__in=self._names).delete()
+        Worker.objects.using(self._options.using).filter(name__in=self._written).delete()

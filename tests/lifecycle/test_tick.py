@@ -10,6 +10,7 @@ from django_pgqueue.models import Message
 from tests.support.messages import live
 from tests.support.moments import pass_time
 from tests.support.sql import sql, value
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -86,3 +87,20 @@ def test_it_raises_the_floors_and_keeps_few_of_them():
         tick()
     assert all(now > then for now, then in zip(floors(), before, strict=True))
     assert value("SELECT count(*) FROM pgqueue_floor") <= 12
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_nothing_happens_it_writes_each_five_seconds_only():
+    """Other databases of the server count, too, so that it tries for a while."""
+
+    def ticked() -> bool:
+        before = value("SELECT max(id) FROM pgqueue_floor")
+        tick()
+        return value("SELECT max(id) FROM pgqueue_floor") > before
+
+    eventually(lambda: not ticked())
+    enqueue("h")
+    assert ticked()
+    assert [delivery.handler for delivery in dequeue(limit=10)] == ["h"]
+    eventually(lambda: not ticked())
+    eventually(ticked)

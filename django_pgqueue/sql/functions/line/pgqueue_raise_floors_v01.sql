@@ -4,6 +4,8 @@
 --   lanes     an unseen lane took its seq in a transaction that has written to the table since before the last tick
 -- The bound of a tick is its own new xid, assigned after it has read the sequence: a transaction that took a seq before
 -- has a smaller one. (pg_snapshot_xmax would not do: the youngest running transactions lie beyond it.)
+-- While the database is idle, a row is written each 5 seconds: no transaction has an xid, and none had one since the
+-- last row, so nothing has changed but the clock.
 -- The caller is in a transaction without an xid.
 -- Locks: none; it reads pg_locks.
 CREATE FUNCTION pgqueue_raise_floors()
@@ -24,9 +26,17 @@ DECLARE
     v_held boolean;
     v_queue text;
 BEGIN
+    SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
+    -- The last tick had the newest xid, and has passed all arrivals before it.
+    IF v_old.arrival_xid::text::bigint + 1 = v_old.next_xid::text::bigint
+        AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint = v_old.next_xid::text::bigint + 1
+        AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint = v_old.next_xid::text::bigint + 1
+        AND v_old.ticked_at BETWEEN v_now - interval '5 seconds' AND v_now
+    THEN
+        RETURN;
+    END IF;
     SELECT last_value INTO v_next_seq FROM pgqueue_lane_seq;
     v_bound := pg_current_xact_id();
-    SELECT f.* INTO v_old FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1;
     -- A floor from the future: the database was restored from a dump of an older cluster. Begin anew.
     IF v_old.next_xid > v_bound OR v_old.arrival_xid > v_bound THEN
         v_old.arrival_xid := '0';
