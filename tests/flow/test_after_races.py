@@ -107,46 +107,156 @@ def test_the_enqueue_ends_before_its_commit(session: Session, transactions: list
         assert one(session, f"SELECT count(*) FROM {table}") == 0
 
 
-def test_what_ends_during_the_enqueue_counts(session: Session, transactions: list[Session]) -> None:
-    """The enqueue waits for the settlement, and then finds the message in the archive."""
-    ids = put(session, 1)
-    taken = take(session, 1)
-    early, late, _ = transactions
-    complete(early, taken)
-
-    def enqueue() -> None:
-        wait_for(late, ids)
-        late.commit()
-
-    with in_background(enqueue):
-        wait_for_lock(session, late)
-        early.commit()
-    assert ready(session) == ["load"]
+LEFTOVERS = ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_batch_lost", "pgqueue_batch_unsure")
 
 
-def test_a_settlement_waits_for_the_enqueue_that_waits_for_its_message(
+def left_in_tables(session: Session) -> list[str]:
+    return [table for table in LEFTOVERS if one(session, f"SELECT count(*) FROM {table}") > 0]
+
+
+@pytest.mark.parametrize("archive", ["full", "none"])
+def test_no_settlement_waits_for_a_client_that_waits_for_its_message(
     session: Session,
     transactions: list[Session],
+    archive: str,
 ) -> None:
-    ids = put(session, 1)
-    taken = take(session, 1)
-    opener, late, _ = transactions
-    wait_for(opener, ids)
-    with in_background(partial(settle, late, taken)):
-        wait_for_lock(session, late)
-        opener.commit()
+    """The client's commit looks again. What has left no trace counts as completed."""
+    session.execute("SELECT pgqueue_channel_set('default', 'default', %s)", [f'{{"archive": "{archive}"}}'])
+    wait_for(transactions[0], put(session, 1))
+    session.execute("SET lock_timeout = '100ms'")
+    complete(session, take(session, 1))
+    assert ready(session) == []
+    transactions[0].commit()
+    assert ready(session) == ["load"]
+    assert left_in_tables(session) == []
+
+
+def test_one_that_dies_before_the_commit_is_lost(session: Session, transactions: list[Session]) -> None:
+    client = transactions[0]
+    load = wait_for(client, put(session, 1))
+    last = wait_for(client, [load], "run")
+    [(id, token)] = take(session, 1)  # noqa: A001
+    session.execute("SELECT pgqueue_dead_letter(%s, %s, '{no}')", [[id], [token]])
+    client.commit()
+    assert column(session, "SELECT id FROM pgqueue_archived_message WHERE outcome = 'cancelled'") == [load]
+    assert column(session, "SELECT id FROM pgqueue_message WHERE status = 1") == [last]
+    assert left_in_tables(session) == []
+
+
+def test_one_that_the_client_settles_itself(session: Session, transactions: list[Session]) -> None:
+    """As an atomic handler does that enqueues what is to run after it."""
+    wait_for(transactions[0], put(session, 1))
+    settle(transactions[0], take(session, 1))
     assert ready(session) == ["load"]
 
 
-def test_an_enqueue_waits_no_longer_than_it_was_told(session: Session, transactions: list[Session]) -> None:
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_settlement_that_is_open_at_the_commit(session: Session, transactions: list[Session], end: str) -> None:
+    """The commit does not wait for it either. The next sweep knows."""
     ids = put(session, 1)
-    complete(transactions[0], take(session, 1))
-    answer = session.execute(
-        "SELECT outcome, refusal ->> 'sqlstate' FROM pgqueue_enqueue_after(%s, 'run', 'load', p_wait => '50 ms')", [ids]
-    ).fetchone()
-    assert answer == ("busy", "PGQ06")
-    transactions[0].rollback()
+    taken = take(session, 1)
+    settling, client, _ = transactions
+    complete(settling, taken)
+    client.execute("SET lock_timeout = '100ms'")
+    wait_for(client, ids)
+    client.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == []
+    getattr(settling, end)()
+    session.execute("SELECT pgqueue_sweep()")
+    if end == "rollback":
+        complete(session, taken)
+    assert ready(session) == ["load"]
+    assert left_in_tables(session) == []
+
+
+def test_a_settlement_meets_the_commit(session: Session, transactions: list[Session]) -> None:
+    """From its look on, the commit holds the message, so that the settlement sees who waits."""
+    ids = put(session, 1)
+    taken = take(session, 1)
+    client, late, _ = transactions
+    wait_for(client, ids)
+    client.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    with in_background(partial(settle, late, taken)):
+        wait_for_lock(session, late)
+        client.commit()
+    assert ready(session) == ["load"]
+
+
+def test_a_settlement_meets_the_commit_of_a_second_one(session: Session, transactions: list[Session]) -> None:
+    """The message has its mark from the first one."""
+    ids = put(session, 1)
+    taken = take(session, 1)
     wait_for(session, ids)
+    client, late, _ = transactions
+    wait_for(client, ids)
+    client.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    with in_background(partial(settle, late, taken)):
+        wait_for_lock(session, late)
+        client.commit()
+    assert ready(session) == ["load", "load"]
+
+
+def test_clients_and_settlements_in_opposite_order(session: Session, transactions: list[Session]) -> None:
+    [first, second] = put(session, 2)
+    taken = take(session, 2)
+    client, other, settling = transactions
+    for open_ in transactions:
+        open_.execute("SET LOCAL lock_timeout = '100ms'")
+    wait_for(client, [second])
+    wait_for(other, [first])
+    complete(settling, [taken[0]])
+    wait_for(client, [first])
+    wait_for(other, [second])
+    complete(settling, [taken[1]])
+    for open_ in transactions:
+        open_.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == ["load"] * 4
+
+
+def test_an_enqueue_under_an_old_snapshot(session: Session, transactions: list[Session]) -> None:
+    ids = put(session, 2)
+    client = transactions[0]
+    client.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    wait_for(client, ids)
+    [first, second] = take(session, 2)
+    complete(session, [first])
+    client.commit()
+    session.execute("SELECT pgqueue_sweep()")
+    assert ready(session) == []
+    complete(session, [second])
+    assert ready(session) == ["load"]
+
+
+@pytest.mark.parametrize("when", ["before the commit", "before the seal"])
+def test_one_that_waits_no_more_before_others_know_it(session: Session, transactions: list[Session], when: str) -> None:
+    ids = put(session, 2)
+    settling, client, _ = transactions
+    complete(settling, take(session, 1))
+    load = wait_for(client, ids)
+    if when == "before the commit":
+        client.execute("SELECT pgqueue_cancel(ARRAY[%s::bigint])", [load])
+    client.commit()
+    session.execute("SELECT pgqueue_cancel(ARRAY[%s::bigint])", [load])
+    session.execute("SELECT pgqueue_sweep()")
+    assert left_in_tables(session) == []
+
+
+def test_no_row_of_the_future_or_of_another_transaction_is_mine(session: Session, transactions: list[Session]) -> None:
+    """The id of a row that is two billion transactions old looks like one of the future."""
+    put(session, 1)
+    mine = "SELECT pgqueue_is_mine(m.xmin) FROM pgqueue_message AS m"
+    assert column(session, mine) == [False]
+    open_ = transactions[0]
+    assert one(open_, "SELECT pg_current_xact_id() IS NOT NULL")
+    put(session, 1)
+    open_.execute("SAVEPOINT one")
+    put(open_, 1)
+    open_.execute("RELEASE SAVEPOINT one")
+    assert column(open_, f"{mine} ORDER BY m.id") == [False, False, True]
+    future = "((pg_current_xact_id()::text::bigint + 1000000000) % 4294967296)::text::xid"
+    assert one(open_, f"SELECT pgqueue_is_mine({future})") is False
 
 
 @pytest.mark.parametrize("what", ["count", "dedupe key"])
@@ -237,8 +347,7 @@ def test_it_is_given_up_while_the_last_one_is_settled(
     transactions[0].commit()
     session.execute("SELECT pgqueue_sweep()")
     assert ready(session) == []
-    for table in ("pgqueue_batch", "pgqueue_batch_member", "pgqueue_batch_lost", "pgqueue_batch_unsure"):
-        assert one(session, f"SELECT count(*) FROM {table}") == 0
+    assert left_in_tables(session) == []
 
 
 def test_an_old_snapshot_does_not_leave_it_waiting(session: Session, transactions: list[Session]) -> None:
@@ -283,18 +392,25 @@ def test_an_enqueue_meets_the_redrive_of_its_dead_letter(
     end: str,
 ) -> None:
     letter = dead(session)
-    redriver, late, _ = transactions
+    redriver, client, _ = transactions
     redriver.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
-
-    def enqueue() -> None:
-        wait_for(late, [letter], "wait")
-        late.commit()
-
-    with in_background(enqueue):
-        wait_for_lock(session, late)
-        getattr(redriver, end)()
+    client.execute("SET lock_timeout = '100ms'")
+    wait_for(client, [letter], "wait")
+    client.commit()
+    getattr(redriver, end)()
+    session.execute("SELECT pgqueue_sweep()")
     if end == "rollback":
         session.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
+    assert ready(session) == ["member"]
+    complete(session, take(session, 1))
+    assert ready(session) == ["load"]
+
+
+def test_a_redrive_before_the_commit_of_the_enqueue(session: Session, transactions: list[Session]) -> None:
+    letter = dead(session)
+    wait_for(transactions[0], [letter], "wait")
+    session.execute("SELECT pgqueue_redrive(ARRAY[%s::bigint])", [letter])
+    transactions[0].commit()
     assert ready(session) == ["member"]
     complete(session, take(session, 1))
     assert ready(session) == ["load"]
@@ -339,5 +455,6 @@ def test_enqueues_beside_settlements(session: Session, connect: Connect) -> None
 
     steps: list[Callable[[], Any]] = [settle_all, wait_all]
     together(*steps)
+    session.execute("SELECT pgqueue_sweep()")
     assert one(session, "SELECT count(*) FROM pgqueue_message WHERE status = 1") == len(ids)
     assert one(session, "SELECT count(*) FROM pgqueue_batch_member") == 0

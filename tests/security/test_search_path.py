@@ -28,6 +28,7 @@ TRIGGERS = {
     "pgqueue_queue_changed",
     "pgqueue_limit_changed",
     "pgqueue_batch_joined",
+    "pgqueue_after_committed",
     "pgqueue_after_dead_letter",
 }
 # One names nothing that could belong to another role. The others run inside functions whose path is fixed: no role may

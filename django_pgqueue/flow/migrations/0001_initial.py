@@ -7,6 +7,8 @@ MARK = """
 ALTER TABLE pgqueue_message ALTER COLUMN flow SET DEFAULT nullif(current_setting('pgqueue.batch', true), '')::bigint;
 CREATE TRIGGER pgqueue_batch_joined AFTER INSERT ON pgqueue_message REFERENCING NEW TABLE AS arrived
     FOR EACH STATEMENT WHEN (current_setting('pgqueue.batch', true) <> '') EXECUTE FUNCTION pgqueue_batch_joined();
+CREATE CONSTRAINT TRIGGER pgqueue_after_committed AFTER INSERT ON pgqueue_batch DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.policy IS NOT NULL AND NEW.sealed_at IS NULL) EXECUTE FUNCTION pgqueue_after_committed();
 CREATE TRIGGER pgqueue_after_redriven AFTER UPDATE ON pgqueue_dead_letter REFERENCING NEW TABLE AS came
     FOR EACH STATEMENT EXECUTE FUNCTION pgqueue_after_dead_letter();
 CREATE TRIGGER pgqueue_after_deleted AFTER DELETE ON pgqueue_dead_letter REFERENCING OLD TABLE AS gone
@@ -15,6 +17,7 @@ CREATE TRIGGER pgqueue_after_deleted AFTER DELETE ON pgqueue_dead_letter REFEREN
 # Without the app, no settlement may look for its functions, and nothing lets go what waits.
 UNMARK = """
 DROP TRIGGER IF EXISTS pgqueue_after_deleted ON pgqueue_dead_letter;
+DROP TRIGGER IF EXISTS pgqueue_after_committed ON pgqueue_batch;
 DROP TRIGGER IF EXISTS pgqueue_after_redriven ON pgqueue_dead_letter;
 DROP TRIGGER IF EXISTS pgqueue_batch_joined ON pgqueue_message;
 ALTER TABLE pgqueue_message ALTER COLUMN flow DROP DEFAULT;
@@ -73,10 +76,14 @@ class Migration(migrations.Migration):
         ),
         InstallTables("progress", 1, drop=["TABLE pgqueue_progress"]),
         InstallTables("step", 1, drop=["TABLE pgqueue_step"]),
+        InstallFunction("pgqueue_after_committed", 1),
         InstallFunction("pgqueue_after_dead_letter", 1),
+        InstallFunction("pgqueue_after_end", 1),
         InstallFunction("pgqueue_after_explain", 1),
         InstallFunction("pgqueue_after_finish", 1),
+        InstallFunction("pgqueue_after_hold", 1),
         InstallFunction("pgqueue_after_results", 1),
+        InstallFunction("pgqueue_after_seal", 1),
         InstallFunction("pgqueue_after_settled", 1),
         InstallFunction("pgqueue_batch_check", 1),
         InstallFunction("pgqueue_batch_counts", 1),
@@ -95,6 +102,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_batch_sweep", 1),
         InstallFunction("pgqueue_enqueue_after", 1),
         InstallFunction("pgqueue_flow_settled", 1),
+        InstallFunction("pgqueue_is_mine", 1),
         InstallFunction("pgqueue_progress", 1),
         InstallFunction("pgqueue_progress_of", 1),
         InstallFunction("pgqueue_step_hold", 1),

@@ -19,7 +19,7 @@ AS $$
     UNION ALL
     SELECT DISTINCT b.id, 'endless', NULL::jsonb
     FROM pgqueue_batch AS b JOIN pgqueue_batch_member AS m ON m.batch_id = b.id
-    WHERE b.id < 0 AND NOT EXISTS (SELECT FROM pgqueue_message AS g WHERE g.id = m.member_id)
+    WHERE b.id < 0 AND b.sealed_at IS NOT NULL AND NOT EXISTS (SELECT FROM pgqueue_message AS g WHERE g.id = m.member_id)
         AND NOT EXISTS (
             SELECT FROM pgqueue_dead_letter AS d WHERE d.id = m.member_id AND d.redriven_to IS NULL)
     ORDER BY 1;

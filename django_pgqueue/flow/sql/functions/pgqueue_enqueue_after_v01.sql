@@ -4,10 +4,9 @@
 --   without being completed: cancel, run, or wait, until a redrive of the dead letter is completed.
 -- The other parameters are those of pgqueue_enqueue. The message has p_after in its header after. It is due at its
 -- time, or when it is released, whichever comes later.
--- Returns what pgqueue_enqueue does; invalid, too, if there is no such message; busy, if another transaction settles
---   one of them for longer than p_wait.
--- Locks: as pgqueue_enqueue; then the live ones of p_after, FOR KEY SHARE, in the order of ids, for p_wait at most: they
---   are neither delivered nor settled before the caller's transaction ends; with wait, the dead letters, too, FOR SHARE.
+-- Returns what pgqueue_enqueue does; invalid, too, if there is no such message.
+-- Locks: as pgqueue_enqueue; then, of what it waits for, what this transaction has written itself. The rest is locked at
+--   the commit, without waiting (pgqueue_after_committed).
 CREATE FUNCTION pgqueue_enqueue_after(
     p_after bigint[],
     p_on_dead text,
@@ -43,107 +42,61 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET enable_bitmapscan = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     v_id bigint;
-    v_ids bigint[] := ARRAY(SELECT DISTINCT u FROM unnest(p_after) AS u ORDER BY u);
-    v_newest bigint[];
-    v_live bigint[];
+    v_ids bigint[] := ARRAY(SELECT DISTINCT u FROM unnest(p_after) AS u);
     v_missing bigint;
-    v_problem text;
-    v_timeout text := current_setting('lock_timeout');
+    v_held boolean;
 BEGIN
-    v_problem := coalesce(
-        CASE
-            WHEN p_after IS NULL OR array_position(p_after, NULL) > 0 THEN 'after has no id'
-            WHEN cardinality(p_after) > 1000 THEN 'after has more than 1000 messages: put them into a batch'
-            WHEN coalesce(p_on_dead, '') NOT IN ('cancel', 'run', 'wait') THEN 'on_dead is not cancel, run or wait'
-        END,
-        pgqueue_validate(p_handler, p_payload, p_body, p_headers, p_priority, p_dequeue_at, p_delay, p_max_attempts,
-            p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key));
-    IF v_problem IS NOT NULL THEN
-        refusal := pgqueue_refusal('PGQ07', 'invalid message: ' || v_problem);
+    -- One statement looks into all tables: a message is always in one of them. The archive has many partitions.
+    IF (SELECT count(*) FROM pgqueue_message AS m WHERE m.id = ANY (v_ids)) < cardinality(v_ids) THEN
+        SELECT min(u.id) INTO v_missing
+        FROM unnest(v_ids) AS u (id)
+        WHERE NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = u.id)
+            AND NOT EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = u.id)
+            AND NOT EXISTS (SELECT FROM pgqueue_archived_message AS a WHERE a.id = u.id);
+    END IF;
+    refusal := CASE
+        WHEN p_after IS NULL OR array_position(p_after, NULL) > 0
+            THEN pgqueue_refusal('PGQ07', 'invalid message: after has no id')
+        WHEN cardinality(p_after) > 1000
+            THEN pgqueue_refusal('PGQ07', 'invalid message: after has more than 1000 messages: put them into a batch')
+        WHEN coalesce(p_on_dead, '') NOT IN ('cancel', 'run', 'wait')
+            THEN pgqueue_refusal('PGQ07', 'invalid message: on_dead is not cancel, run or wait')
+        WHEN v_missing IS NOT NULL
+            THEN pgqueue_refusal('PGQ07', format('there is no message %s to wait for', v_missing),
+                'It was never committed, retention has dropped it, or nothing was archived of it (archive = none).')
+    END;
+    IF refusal IS NOT NULL THEN
         outcome := refusal ->> 'outcome';
         RETURN;
     END IF;
-    BEGIN
-        -- First, by the lock order: the count of the channel and the dedupe key come before messages. A message for
-        -- later has no arrival, so no dequeue looks for it.
-        SELECT e.id, e.id, e.outcome, e.created_at, e.dropped_ids, e.refusal
-        INTO v_id, id, outcome, created_at, dropped_ids, refusal
-        FROM pgqueue_enqueue(
-            p_handler, p_payload, p_channel, p_queue, p_body,
-            coalesce(p_headers, '{}') || jsonb_build_object('after', p_after), p_priority, NULL, interval '1 day',
-            p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key, p_create_channel, p_wait,
-            p_limits, p_cost, p_order_key) AS e;
-        IF outcome <> 'created' THEN
-            RETURN;
-        END IF;
-        PERFORM set_config('lock_timeout', pgqueue_enqueue_wait(p_wait, v_timeout, false), true);
-        LOOP
-            v_live := ARRAY(
-                SELECT m.id FROM pgqueue_message AS m WHERE m.id = ANY (v_ids) ORDER BY m.id FOR KEY SHARE);
-            EXIT WHEN cardinality(v_live) = cardinality(v_ids);
-            -- A redrive must see that this message waits for its dead letter.
-            PERFORM FROM pgqueue_dead_letter AS d
-            WHERE d.id = ANY (v_ids) AND p_on_dead = 'wait' ORDER BY d.id FOR SHARE;
-            -- A statement of its own: it sees what the locks have waited for, and what the enqueue has dropped.
-            SELECT array_agg(DISTINCT coalesce(d.redriven_to, u.id)),
-                min(u.id) FILTER (WHERE d.id IS NULL AND u.id <> ALL (v_live || coalesce(dropped_ids, '{}'))
-                    AND NOT EXISTS (SELECT FROM pgqueue_archived_message AS a WHERE a.id = u.id))
-            INTO v_newest, v_missing
-            FROM unnest(v_ids) AS u (id)
-            LEFT JOIN pgqueue_dead_letter AS d ON d.id = u.id;
-            IF v_missing IS NOT NULL THEN
-                RAISE SQLSTATE 'PGQ07';
-            END IF;
-            EXIT WHEN v_newest = v_ids;
-            v_ids := v_newest;
-        END LOOP;
-        -- Their settlement must look for messages that wait.
-        UPDATE pgqueue_message AS m SET flow = -coalesce(m.flow, 0)
-        WHERE m.id = ANY (v_live) AND (m.flow IS NULL OR m.flow > 0);
-        PERFORM set_config('lock_timeout', v_timeout, true);
-    EXCEPTION
-        WHEN SQLSTATE 'PGQ07' THEN
-            refusal := pgqueue_refusal('PGQ07', format('there is no message %s to wait for', v_missing),
-                'It was never committed, retention has dropped it, or nothing was archived of it (archive = none).');
-        WHEN lock_not_available OR deadlock_detected THEN
-            refusal := pgqueue_refusal('PGQ06', 'another transaction settles a message that this one is to wait for',
-                'Try again when that transaction has ended.');
-    END;
-    IF refusal IS NOT NULL THEN
-        id := NULL;
-        created_at := NULL;
-        dropped_ids := NULL;
-        outcome := refusal ->> 'outcome';
+    -- A message for later has no arrival, so no dequeue looks for it.
+    SELECT e.id, e.id, e.outcome, e.created_at, e.dropped_ids, e.refusal
+    INTO v_id, id, outcome, created_at, dropped_ids, refusal
+    FROM pgqueue_enqueue(
+        p_handler, p_payload, p_channel, p_queue, p_body,
+        coalesce(p_headers, '{}') || jsonb_build_object('after', p_after), p_priority, p_dequeue_at,
+        CASE WHEN p_dequeue_at IS NULL THEN coalesce(p_delay, '1 day') ELSE p_delay END,
+        p_max_attempts, p_backoff, p_backoff_factor, p_backoff_longest, p_dedupe_key, p_create_channel, p_wait,
+        p_limits, p_cost, p_order_key) AS e;
+    IF outcome <> 'created' THEN
         RETURN;
     END IF;
     UPDATE pgqueue_message AS m
-    SET waits_for = -2, flow = -abs(coalesce(m.flow, 0)),
+    SET status = 3, waits_for = -2, flow = -abs(coalesce(m.flow, 0)),
         dequeue_at = coalesce(p_dequeue_at, m.created_at + coalesce(p_delay, '0'))
     WHERE m.id = v_id;
+    INSERT INTO pgqueue_batch_member (batch_id, member_id) SELECT -v_id, u FROM unnest(v_ids) AS u;
+    v_held := pgqueue_after_hold(-v_id, p_on_dead, false);
+    -- Without sealed_at, the commit looks again (pgqueue_after_committed).
     INSERT INTO pgqueue_batch (id, sealed_at, total, policy)
-    VALUES (-v_id, clock_timestamp(), cardinality(v_ids), p_on_dead);
-    INSERT INTO pgqueue_batch_member (batch_id, member_id) SELECT -v_id, u FROM unnest(v_live) AS u;
-    IF cardinality(v_live) = cardinality(v_ids) AND v_live <> '{}' THEN
-        RETURN;
+    VALUES (-v_id, CASE WHEN v_held THEN clock_timestamp() END, cardinality(v_ids), p_on_dead);
+    IF v_held THEN
+        PERFORM pgqueue_after_end(-v_id);
     END IF;
-    INSERT INTO pgqueue_batch_member (batch_id, member_id)
-    SELECT -v_id, d.id FROM pgqueue_dead_letter AS d WHERE d.id = ANY (v_ids) AND p_on_dead = 'wait';
-    INSERT INTO pgqueue_batch_lost (batch_id, member_id, outcome)
-    SELECT -v_id, u.id, coalesce(a.outcome, CASE WHEN d.id IS NOT NULL THEN 'dead' ELSE 'dropped' END)
-    FROM unnest(v_ids) AS u (id)
-    LEFT JOIN pgqueue_dead_letter AS d ON d.id = u.id
-    LEFT JOIN LATERAL (
-        SELECT n.outcome FROM pgqueue_archived_message AS n WHERE n.id = u.id LIMIT 1
-    ) AS a ON true
-    WHERE (a.outcome IN ('completed', 'popped')) IS NOT TRUE
-        AND NOT EXISTS (SELECT FROM pgqueue_batch_member AS m WHERE m.batch_id = -v_id AND m.member_id = u.id);
-    -- No other transaction sees it yet, so there is nothing to wait for.
-    PERFORM pgqueue_batch_finish(-v_id);
-    PERFORM pgqueue_after_settled(ARRAY[v_id], 'cancelled')
-    FROM pgqueue_batch AS b WHERE b.id = -v_id AND b.finished_at IS NOT NULL;
 END;
 $$;
