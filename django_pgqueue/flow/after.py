@@ -39,7 +39,7 @@ def chain(
     """Enqueue messages of which each waits for the one before it, all or none. Returns the answers.
 
     ``messages``: handlers, or NewMessage for payloads and options; the first one may have ``after``. ``on_dead``: as in
-    :func:`django_pgqueue.enqueue`. ``using``: database alias; default: the queue's.
+    :func:`django_pgqueue.enqueue`, for those that have none of their own. ``using``: database alias; default: the queue's.
 
     Raises what :func:`django_pgqueue.enqueue` raises.
     """
@@ -48,7 +48,9 @@ def chain(
         for given in messages:
             message = given if isinstance(given, NewMessage) else NewMessage(handler=given)
             if answers:
-                message = replace(message, after=[*(message.after or ()), answers[-1]], on_dead=on_dead)
+                message = replace(message, after=[*(message.after or ()), answers[-1]])
+            if message.after is not None:
+                message = replace(message, on_dead=message.on_dead or on_dead)
             answers += enqueue_many([message], using=using)
     return answers
 

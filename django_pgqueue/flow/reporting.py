@@ -81,6 +81,7 @@ aprogress = sync_to_async(progress)
 
 def progress_of(message: int | Enqueued, *, using: str | None = None) -> Progress:
     """Return how far a message is. ``message``: its id, or the answer of its enqueue."""
+    require_flow("progress_of")
     number = message if isinstance(message, int) else message.id
     [(id, place, done, total, note, updated_at)] = call(alias(using), READ, [number])  # noqa: A001  (as everywhere)
     return Progress(id, place, done, total, note or "", updated_at)

@@ -100,6 +100,22 @@ def test_a_chain_runs_one_after_the_other():
     assert nothing_left()
 
 
+def test_a_message_of_a_chain_may_have_an_on_dead_of_its_own():
+    load, mail = chain("a", "load", NewMessage(handler="mail", on_dead="run"))[1:]
+    die(take("a")[0])
+    assert ended_as(load)[0] == "cancelled"
+    [delivery] = take("mail")
+    assert delivery.id == mail.id
+
+
+def test_the_first_one_of_a_chain_goes_by_the_chain_too():
+    a = enqueue("a")
+    chain(NewMessage(handler="load", after=[a]), "mail", on_dead="run")
+    die(take("a")[0])
+    complete(take("load"))
+    take("mail")
+
+
 def test_a_chain_that_is_refused_leaves_nothing():
     channel_set(channel="small", max_size=1)
     with pytest.raises(ChannelFull):

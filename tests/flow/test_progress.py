@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signing import BadSignature
 
 from django_pgqueue import channel_erase, channel_set, complete, dequeue, enqueue, lease_release, prune
@@ -41,6 +42,12 @@ def test_it_is_read_while_the_handler_runs_and_after_it():
     found = progress_of(answer.id)
     assert (found.place, found.done, found.note) == ("settled", 40, "")
     assert progress_of(10**12).place == "not_found"
+
+
+def test_a_project_without_the_app_hears_what_to_install(settings: Any):
+    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != "django_pgqueue.flow"]
+    with pytest.raises(ImproperlyConfigured, match=r'progress_of needs an app: add "django_pgqueue.flow"'):
+        progress_of(1)
 
 
 @pytest.mark.parametrize(
