@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import deque
 from typing import Any
 
 import psycopg
@@ -24,11 +25,22 @@ BREAKER = {"failures": 3, "within": "1 minute", "pause": "2 seconds"}
 # How many of the messages have an order key, and how many keys a channel has.
 KEYED = 0.2
 KEYS = 3
-# The channel of what follows a batch: it is never full.
+# The channel of what follows a batch, and of unique keys: it is never full.
 FOLLOWING = "pausing"
-WAYS = ("enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch", "enqueue_after")
+# Of the other messages that one waits for, the newest of its producer.
+RECENT = 12
+# The messages with a unique key, which are all on the channel of what follows, so that they meet.
+UNIQUE = (
+    {"key": "one at a time", "until": "settled"},
+    {"key": "debounced", "until": "due", "replace": True, "wait": "200 ms", "at_most": "300 ms"},
+)
+WAYS = {
+    "enqueue": 4, "enqueue_many": 2, "enqueue_in_transaction": 3, "insert": 1, "enqueue_batch": 2, "enqueue_after": 1,
+    "enqueue_unique": 2,
+}  # fmt: skip
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 AFTER = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue_after(%(after)s, %(on_dead)s, {arguments})"
+UNLESS = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue_unique(%(unique)s, {arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
     "p_priority => %(priority)s, p_delay => %(delay)s::interval, p_backoff => interval '20 ms', "
@@ -55,14 +67,17 @@ class Producer(Actor):
         self.pause = pause
         self.limit = limit
         self.sent = 0
+        self.recent: deque[int] = deque(maxlen=RECENT)
         self.kinds: dict[str, float] = stage.options.get("kinds", {"plain": 6, "atomic": 4, "flaky": 1})
 
     def step(self) -> None:
         channel = self.random.choice([*self.stage.channels, *self.stage.options.get("crowded", [])])
-        way = self.random.choices(WAYS, [4, 2, 3, 1, 2, 1])[0]
+        way = self.random.choices(list(WAYS), list(WAYS.values()))[0]
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
         many = self.random.randint(2, 8) if way in ("enqueue_batch", "enqueue_after") else many
-        messages = [self.maybe_keyed(self.maybe_limited(self.message(channel))) for _ in range(many)]
+        # A message that is replaced has one kind of its own, and gets another one's key.
+        kind = "plain" if way == "enqueue_unique" else None
+        messages = [self.maybe_keyed(self.maybe_limited(self.message(channel, kind))) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
         self.session.call(call, lambda session: getattr(self, way)(session, call, messages, keys))
@@ -71,8 +86,8 @@ class Producer(Actor):
             self.stage.options["done"] = True
             self.stage.stop.wait()
 
-    def message(self, channel: str) -> dict[str, Any]:
-        kind = self.random.choices(list(self.kinds), list(self.kinds.values()))[0]
+    def message(self, channel: str, kind: str | None = None) -> dict[str, Any]:
+        kind = kind or self.random.choices(list(self.kinds), list(self.kinds.values()))[0]
         if kind == "flaky" and channel.startswith("free"):
             kind = "plain"  # their shares are compared, and an open breaker would take from them
         return {
@@ -109,7 +124,7 @@ class Producer(Actor):
         self.remember(call, keys, self.insert_many(session, messages))
 
     def enqueue_batch(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
-        channel = FOLLOWING if FOLLOWING in self.stage.channels else messages[0]["channel"]
+        channel = self.following(messages)
         after = json.dumps({"handler": "chaos.plain", "channel": channel, "queue": self.stage.queue, "payload": {}})
         with Transaction(session) as transaction:
             [batch] = session.execute("SELECT pgqueue_batch_open(%s, %s)", (after, after)).fetchone() or (0,)
@@ -119,16 +134,33 @@ class Producer(Actor):
         self.remember(call, keys, rows)
 
     def enqueue_after(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
-        """Enqueue messages of which each waits for all before it."""
+        """Enqueue messages of which each waits for all before it, and, maybe, for some that were there before."""
         rows: list[tuple[Any, ...]] = []
+        others = self.random.sample(list(self.recent), self.random.randint(0, min(3, len(self.recent))))
         with Transaction(session) as transaction:
             for message in messages:
-                given = {**message, "after": [row[0] for row in rows if row[1] == "created"]}
+                given = {**message, "after": others + [row[0] for row in rows if row[1] == "created"]}
                 given["on_dead"] = self.random.choice(("cancel", "run"))
                 statement = AFTER if given["after"] else ONE
                 rows += session.execute(statement.format(arguments=ARGUMENTS), given).fetchall()
+            if self.chance(0.3):
+                self.stage.stop.wait(self.random.random() * 0.1)
             transaction.commit()
         self.remember(call, keys, rows)
+
+    def enqueue_unique(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
+        """Enqueue a message, unless one with its key is live; or put the one that is debounced off."""
+        unique = self.random.choice(UNIQUE)
+        given = {
+            **messages[0], "channel": self.following(messages), "delay": None, "unique": json.dumps(unique),
+            "headers": json.dumps({"unique": unique}),
+        }  # fmt: skip
+        arguments = f"{ARGUMENTS}, p_headers => %(headers)s"
+        self.remember(call, keys, session.execute(UNLESS.format(arguments=arguments), given).fetchall())
+
+    def following(self, messages: list[Any]) -> str:
+        channel: str = FOLLOWING if FOLLOWING in self.stage.channels else messages[0]["channel"]
+        return channel
 
     def insert_many(self, session: psycopg.Connection[Any], messages: list[Any]) -> list[tuple[Any, ...]]:
         columns = {name: [message[name] for message in messages] for name in messages[0]}
@@ -164,4 +196,6 @@ class Producer(Actor):
 
     def remember(self, call: Call, keys: list[str], rows: list[tuple[Any, ...]]) -> None:
         created = [key for key, (_, outcome, *_) in zip(keys, rows, strict=True) if outcome == "created"]
-        call.ok(created=created, ids=[row[0] for row in rows])
+        replaced = [key for key, (_, outcome, *_) in zip(keys, rows, strict=True) if outcome == "replaced"]
+        self.recent.extend(row[0] for row in rows if row[1] == "created")
+        call.ok(created=created, replaced=replaced, ids=[row[0] for row in rows])

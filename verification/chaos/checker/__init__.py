@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from verification.chaos.history import History
 
-from . import batches, breakers, fairness, keys, leases, limits, liveness, order, readers, settling, shares, storage
+from . import (
+    batches,
+    breakers,
+    fairness,
+    keys,
+    leases,
+    limits,
+    liveness,
+    order,
+    readers,
+    settling,
+    shares,
+    storage,
+    unique,
+)
 from .lives import Lives
 from .verdict import Check, Verdict
 
@@ -36,6 +50,8 @@ CHECKS: tuple[Check, ...] = (
     shares.i25_max_share,
     batches.i26_batches,
     batches.i27_after,
+    unique.i28_unique,
+    unique.i29_debounce,
 )
 
 

@@ -33,7 +33,8 @@ BEGIN
             nullif(jsonb_strip_nulls(jsonb_build_object('handler', n.handler, 'redriven_from', n.redriven_from, 'limits', n.limits,
                 'cost', n.cost, 'order_key', n.order_key, 'order_place', n.order_place, 'batch', n.flow,
                 'after', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'batch' END,
-                'awaits', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'after' END, 'guarded', (
+                'awaits', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'after' END,
+                'unique', CASE WHEN n.redriven_from IS NULL THEN n.headers -> 'unique' END, 'guarded', (
                     SELECT h.handler FROM pgqueue_limit_handler AS h WHERE h.handler = n.handler AND h.breaker))), '{}')
         FROM new_rows AS n ORDER BY n.id;
     ELSIF TG_OP = 'UPDATE' THEN
@@ -46,6 +47,7 @@ BEGIN
                 -- The call asked for the messages of some handlers only.
                 'chosen', CASE WHEN n.status = 2 AND o.status <> 2
                     AND current_query() LIKE '%pgqueue_dequeue_matching(%' THEN n.handler END,
+                'replaced', CASE WHEN n.payload ->> 'key' <> o.payload ->> 'key' THEN n.payload ->> 'key' END,
                 'interruption', CASE WHEN o.status = 2 AND n.status <> 2 AND n.errors IS DISTINCT FROM o.errors
                     THEN n.errors -> -1 -> 'interruption' END)), '{}')
         FROM new_rows AS n JOIN old_rows AS o ON o.id = n.id ORDER BY n.id;

@@ -1,4 +1,4 @@
-"""List defects of batches, and of messages that wait for others."""
+"""List defects of batches, of messages that wait for others, and of unique keys."""
 
 from __future__ import annotations
 
@@ -33,5 +33,22 @@ DEFECTS = (
     defect(
         "a message that is cancelled tells none that waits for it", "after_settled",
         "b.id = ANY (v_looked) AND b.finished_at", "b.id = ANY (v_looked) AND false AND b.finished_at", "I13",
+    ),
+    defect(
+        "a message does not know that others wait for it", "after_hold",
+        "SET flow = -coalesce(m.flow, 0)", "SET flow = m.flow", "I2", "I13",
+        also=(("after_hold", "(g.flow IS NULL OR g.flow > 0)", "false"),),
+    ),
+    defect(
+        "a message that is being settled counts as ended", "after_hold",
+        "AND NOT EXISTS (SELECT FROM pgqueue_message AS g WHERE g.id = m.member_id)", "", "I27",
+    ),
+    defect(
+        "a unique key is free while its message runs", "enqueue_unique",
+        "AND EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = v_held.message_id)", "AND false", "I28",
+    ),
+    defect(
+        "a debounced message is put off without an end", "enqueue_unique",
+        "least(v_now + v_wait,\n                m.created_at + (p_unique ->> 'at_most')::interval)", "v_now + v_wait", "I29",
     ),
 )  # fmt: skip
