@@ -35,17 +35,26 @@ KEYS: dict[str, Any] = {
     "SeesAfterwards": True, "SettlementHolds": True, "ShortHolds": True, "ShortSeesAside": True, "HeldIsNoted": True,
     "ReaderNotes": True, "HeldNotesStay": True,
 }  # fmt: skip
+FLOW: dict[str, Any] = {
+    "Members": "{m1, m2}", "LocksInCommit": True, "CommitHolds": True, "CommitLooks": True, "LockedIsLive": True,
+    "PassingIsHeld": True, "PassingLooks": True, "LocksBatch": True, "WaitsForPassed": True, "CountsAgain": True,
+    "TimeoutNotes": True, "SweepSeals": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
-CONSTANTS = {"Lease": LEASE, "Line": LINE, "Turns": TURNS, "Keys": KEYS, "LockOrder": LOCKS, "ArchiveReader": READER}
+CONSTANTS = {
+    "Lease": LEASE, "Line": LINE, "Turns": TURNS, "Keys": KEYS, "Flow": FLOW, "LockOrder": LOCKS,
+    "ArchiveReader": READER,
+}  # fmt: skip
 INVARIANTS = {
     "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
     "Line": ("Found", "OneLane", "TakenOnce"),
     "Turns": ("TwoTurns", "FreshFirst"),
     "Keys": ("OneDelivered", "Released"),
+    "Flow": ("NotEarly", "Once", "Ended", "ClientHoldsNothing"),
     "LockOrder": ("NoCircle", "NoCallWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -154,6 +163,19 @@ MODELS = (
     without("a settlement that finds the next message held leaves a note", "Keys", "Released", HeldIsNoted=False),
     without("a reader of the notes does so, too", "Keys", "Released", ReaderNotes=False),
     without("a reader leaves the notes of a key that is held", "Keys", "Released", HeldNotesStay=False),
+    holds("batches, and messages that wait", "Flow"),
+    holds("batches, three members", "Flow", Members="{m1, m2, m3}", slow=True),
+    without("the commit locks what a message waits for, not the enqueue", "Flow", "ClientHoldsNothing", LocksInCommit=False),
+    without("the commit holds what it finds live", "Flow", "Ended", CommitHolds=False),
+    without("the commit looks what has ended since the enqueue", "Flow", "Ended", CommitLooks=False),
+    without("what is locked has not ended", "Flow", "NotEarly", LockedIsLive=False),
+    without("a settlement that passes holds an advisory lock", "Flow", "Ended", PassingIsHeld=False),
+    without("it looks again under that lock", "Flow", "Ended", PassingLooks=False),
+    without("what may be the last settlement locks the batch", "Flow", "Ended", LocksBatch=False),
+    without("it waits for those that have passed", "Flow", "Ended", WaitsForPassed=False),
+    without("it looks again after that", "Flow", "Ended", CountsAgain=False),
+    without("a wait that comes to its end leaves a note", "Flow", "Ended", TimeoutNotes=False),
+    without("the sweep seals what the commit could not", "Flow", "Ended", SweepSeals=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),
