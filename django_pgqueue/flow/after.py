@@ -39,7 +39,8 @@ def chain(
     """Enqueue messages of which each waits for the one before it, all or none. Returns the answers.
 
     ``messages``: handlers, or NewMessage for payloads and options; the first one may have ``after``. ``on_dead``: as in
-    :func:`django_pgqueue.enqueue`, for those that have none of their own. ``using``: database alias; default: the queue's.
+    :func:`django_pgqueue.enqueue`, for those that have none of their own. ``using``: database alias; default: the
+    queue's.
 
     Raises what :func:`django_pgqueue.enqueue` raises.
     """

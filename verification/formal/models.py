@@ -165,7 +165,9 @@ MODELS = (
     without("a reader leaves the notes of a key that is held", "Keys", "Released", HeldNotesStay=False),
     holds("batches, and messages that wait", "Flow"),
     holds("batches, three members", "Flow", Members="{m1, m2, m3}", slow=True),
-    without("the commit locks what a message waits for, not the enqueue", "Flow", "ClientHoldsNothing", LocksInCommit=False),
+    without(
+        "the commit locks what a message waits for, not the enqueue", "Flow", "ClientHoldsNothing", LocksInCommit=False,
+    ),
     without("the commit holds what it finds live", "Flow", "Ended", CommitHolds=False),
     without("the commit looks what has ended since the enqueue", "Flow", "Ended", CommitLooks=False),
     without("what is locked has not ended", "Flow", "NotEarly", LockedIsLive=False),

@@ -49,6 +49,7 @@ DEFECTS = (
     ),
     defect(
         "a debounced message is put off without an end", "enqueue_unique",
-        "least(v_now + v_wait,\n                m.created_at + (p_unique ->> 'at_most')::interval)", "v_now + v_wait", "I29",
+        "least(v_now + v_wait,\n                m.created_at + (p_unique ->> 'at_most')::interval)", "v_now + v_wait",
+        "I29",
     ),
 )  # fmt: skip
