@@ -35,10 +35,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
 SELECT 1
 """
 EMPTY_PIPELINE = """
-WITH ingests AS (DELETE FROM pgqueue_ingest),
-    streams AS (DELETE FROM pgqueue_stream),
-    claims AS (DELETE FROM pgqueue_stream_claim)
-SELECT 1
+DELETE FROM pgqueue_ingest
 """
 EMPTY_FLOW = """
 WITH batches AS (DELETE FROM pgqueue_batch),

@@ -33,9 +33,7 @@ TABLES = (
     "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note", "unique_key",
 )  # fmt: skip
 # Tables of the optional app django_pgqueue.pipeline.
-PIPELINE_TABLES = (
-    "lake", "queue_metric", "ingest", "ingest_stage", "stream", "stream_claim",
-)  # fmt: skip
+PIPELINE_TABLES = ("lake", "queue_metric", "ingest", "ingest_stage")
 
 # Tables of the optional app django_pgqueue.flow.
 FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step")
@@ -131,10 +129,7 @@ OPERATOR = ClientKind(
 LOOKS = tuple(TableRight(READ, table, "look at it") for table in PIPELINE_TABLES)
 PIPELINE = ClientKind(
     "pipeline",
-    (
-        *READER.verbs, "redrive", "lake_exported", "ingest_open", "ingest", "ingest_clean", "stream_open",
-        "stream_claim", "stream_extend", "stream_release",
-    ),
+    (*READER.verbs, "redrive", "lake_exported", "ingest_open", "ingest", "ingest_clean"),
     (
         *READER.rights,
         *LOOKS,
@@ -177,9 +172,7 @@ def client_kinds(*, pipeline: bool, flow: bool) -> dict[str, ClientKind]:
     kinds = {kind.name: kind for kind in KINDS if pipeline or kind is not PIPELINE}
     if pipeline:
         kinds[READER.name] = added(READER, (), LOOKS)
-        kinds[OPERATOR.name] = added(
-            OPERATOR, ("stream_release",), (*LOOKS, TableRight("DELETE", "lake", "give up a lake"))
-        )
+        kinds[OPERATOR.name] = added(OPERATOR, (), (*LOOKS, TableRight("DELETE", "lake", "give up a lake")))
     return {name: added(kind, *FLOW[name]) for name, kind in kinds.items()} if flow else kinds
 
 

@@ -10,9 +10,8 @@ from itertools import groupby
 
 import pytest
 
-from tests.concurrency.streams import Claim, claim, claimed, no_streams, open_stream  # noqa: F401  (a fixture)
 from tests.support.sessions import Connect, Session, one, together
-from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, send, settle, tick
+from tests.support.verbs import dequeue, enqueue, limit_set, make_channel, send, settle
 
 MATCHING = "SELECT id FROM pgqueue_dequeue_matching('default', %s, p_payload => '{}')"
 
@@ -103,27 +102,3 @@ def test_dequeue_matching_takes_a_message_whose_limit_has_room_again(session: Se
     settle(session, [lease])
 
     assert session.execute(MATCHING, [5]).fetchall() == [(full[1],)]
-
-
-def test_a_stream_claims_what_its_limits_allow_and_counts_no_other(session: Session, full: list[int]) -> None:
-    free = [enqueue_other(session) for _ in range(3)]
-    owner = open_stream(session)
-
-    answer = claim(session, owner, 0)
-
-    assert answer == Claim(1, 4, 0, 0)
-    assert claimed(session) == sorted([full[0], *free])
-    assert claim(session, owner, 1) == Claim(2, 1, 4, 0), "the place of the first one is free"
-    assert claimed(session) == [full[1]]
-
-
-def test_a_stream_makes_no_batch_of_messages_that_are_set_aside(session: Session, full: list[int]) -> None:
-    session.execute("SELECT pgqueue_limit_pause('stripe', 'closed')")
-    owner = open_stream(session)
-
-    assert claim(session, owner, 0)[:4] == (0, 0, 0, 0)
-    assert claimed(session) == []
-
-    session.execute("SELECT pgqueue_limit_resume('stripe')")
-    tick(session)
-    assert claim(session, owner, 0) == Claim(1, 1, 0, 0)

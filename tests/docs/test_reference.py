@@ -35,7 +35,7 @@ TABLES = [
     "gate", "gate_side", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake",
     "queue_metric",
     "unarchived", "unarchived_total", "queue_warning", "pruned",
-    "ingest", "ingest_stage", "stream", "stream_claim", "activity", "backlog", "measurement",
+    "ingest", "ingest_stage", "activity", "backlog", "measurement",
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
     "unique_key",
     "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step",

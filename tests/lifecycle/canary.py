@@ -92,11 +92,10 @@ def tenant() -> str:
     )
     stage = value("SELECT pgqueue_ingest_open('job')")
     sql(f"INSERT INTO pgqueue_stage_{stage} (queue, channel, handler) VALUES ('mails', %s, 'h')", name)
-    sql("SELECT pgqueue_stream_open('s', 'mails', %s)", name)
     yield name
     sql(f"DROP TABLE IF EXISTS pgqueue_stage_{stage}")
     # Tests of the dashboard would find an old measurement.
-    sql("TRUNCATE pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim, pgqueue_measurement")
+    sql("TRUNCATE pgqueue_ingest_stage, pgqueue_measurement")
 
 
 def erase(channel: str, **more: Any) -> ChannelErased:

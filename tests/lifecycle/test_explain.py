@@ -86,17 +86,6 @@ def test_without_a_worker_the_queue_is_not_served() -> None:
     silent.delete()
 
 
-def test_a_stream_serves_a_queue_without_a_worker() -> None:
-    message = enqueue("h").id
-    sql("INSERT INTO pgqueue_stream (name, queue, owner, settled, opened_at, claimed_at)"
-        " VALUES ('lake', 'default', gen_random_uuid(), 0, clock_timestamp(), clock_timestamp())")  # fmt: skip
-    assert "no_worker" not in of_message(message)
-    sql("UPDATE pgqueue_stream SET channel = 'other'")
-    assert "no_worker" in of_message(message)
-    sql("UPDATE pgqueue_stream SET channel = 'default', claimed_at = clock_timestamp() - interval '1 hour'")
-    assert "no_worker" in of_message(message)
-
-
 def test_workers_that_are_all_paused_are_reported_with_the_reason(worker: Worker) -> None:
     message = enqueue("h").id
     Worker.objects.update(paused_at=timezone.now(), pause_reason="looking at it")

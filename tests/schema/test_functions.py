@@ -51,7 +51,6 @@ def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
         "pgqueue_erase_pipeline",
         "pgqueue_exported_xid",
         "pgqueue_is_exported",
-        "pgqueue_is_streamed",
         "pgqueue_record_lost",
     }
 
@@ -156,7 +155,7 @@ def test_a_function_that_waits_for_messages_takes_them_in_the_order_of_ids() -> 
         assert "\nSET enable_bitmapscan = off\n" in path.read_text(encoding="utf-8"), path.name
 
 
-CHURNED = ["announce", "archive", "record_departures", "dequeue", "message_arrived", "stream_claim", "sweep", "tick"]
+CHURNED = ["announce", "archive", "record_departures", "dequeue", "message_arrived", "sweep", "tick"]
 
 
 def test_a_look_at_what_churns_does_not_read_all_that_matches() -> None:

@@ -38,7 +38,7 @@ class Story:
         yield from self.settle()
         yield from self.operate()
         yield from self.flow()
-        yield from self.stream()
+        yield from self.load()
 
     def configure(self) -> Iterator[Any]:
         self.call("*", "channel_set('default', 'small', '{\"max_size\": 50, \"max_concurrency\": 5}')")
@@ -162,16 +162,11 @@ class Story:
         yield self.call("*", "step_keep(%s, %s, 'step', 'charge', '1')", message, token)
         yield self.call("name, value", "steps(%s, %s)", message, token)
 
-    def stream(self) -> Iterator[Any]:
+    def load(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")
         self.session.execute(f"INSERT INTO public.pgqueue_stage_{stage} (payload) VALUES ('1'), ('2')")
         yield self.call("*", "ingest('job', 0, %s, 2)", [stage])
         yield self.call("*", "ingest_clean('job')")
-        [(owner,)] = self.call("owner", "stream_open('s', 'default', 'default')")
-        [(messages,)] = self.call("messages", "stream_claim('s', %s, 0, 10)", owner)
-        yield messages
-        yield self.call("held, lost", "stream_extend('s', %s, '1 minute')", owner)
-        self.call("*", "stream_release('s')")
         yield self.call("*", "channel_release('default', 'small')")
         yield self.call("removed, outcome", "channel_erase('default', 'small')")
         at_the_end = "channel_erase('default', 'small', p_after => '{\"table\": \"pgqueue_e\"}')"

@@ -92,10 +92,6 @@ VERBS = """
     ingest_open         .        .       .         .       x
     ingest              .        .       .         .       x
     ingest_clean        .        .       .         .       x
-    stream_open         .        .       .         .       x
-    stream_claim        .        .       .         .       x
-    stream_extend       .        .       .         .       x
-    stream_release      .        .       x         .       x
     batch_open          x        x       .         .       .
     batch_seal          x        x       .         .       .
     batch_enter         x        x       .         .       .
@@ -145,8 +141,6 @@ TABLES = """
     queue_warning       .          .       S         S       S
     ingest              .          .       S         S       S
     ingest_stage        .          .       S         S       S
-    stream              .          .       S         S       S
-    stream_claim        .          .       S         S       S
     activity            .          .       S         S       S
     backlog             .          .       S         S       S
     measurement         .          .       S         S       S

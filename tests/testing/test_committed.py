@@ -54,14 +54,14 @@ def test_flush_empties_what_django_does_not_manage(transactional_db):
     complete(dequeue(limit=2))
     enqueue("t.note")
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pgqueue_stream_open('s'); SELECT pgqueue_ingest('job', 0, '{}', 0)")
-    left = rows("archived_message", "lane", "arrival", "channel_size", "departure", "stream", "ingest")
+        cursor.execute("SELECT pgqueue_ingest('job', 0, '{}', 0)")
+    left = rows("archived_message", "lane", "arrival", "channel_size", "departure", "ingest")
     assert all(left.values()), left
 
     call_command("flush", interactive=False, verbosity=0)
 
     emptied = {name.removeprefix("pgqueue_") for name in tables(connection.connection)} - LEFT
-    assert {"archived_message", "lane", "stream_claim"} <= emptied
+    assert {"archived_message", "lane", "ingest"} <= emptied
     assert rows(*emptied) == dict.fromkeys(emptied, 0)
     assert rows("floor") != {"floor": 0}
     assert [channel.name for channel in Channel.objects.all()] == ["default"]

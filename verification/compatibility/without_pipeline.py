@@ -153,7 +153,6 @@ def spark() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         results = [export(source, Path(folder) / "lake").warning]
     for statement in (
-        "SELECT owner FROM pgqueue_stream_open('s')",
         "SELECT pgqueue_ingest_open('job')",
         "DELETE FROM pgqueue_queue_metric",
     ):

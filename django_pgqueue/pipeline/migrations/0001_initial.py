@@ -74,11 +74,7 @@ class Migration(migrations.Migration):
             index=models.Index(condition=models.Q(('level', 'queue')), fields=['grain', 'bucket_at'], name='pgqueue_queue_metric_queues'),
         ),
         InstallTables("lake", 1, drop=[]),
-        InstallTables(
-            "datasource",
-            1,
-            drop=["TABLE pgqueue_ingest, pgqueue_ingest_stage, pgqueue_stream, pgqueue_stream_claim"],
-        ),
+        InstallTables("datasource", 1, drop=["TABLE pgqueue_ingest, pgqueue_ingest_stage"]),
         # Going back, the stages that a killed bulk enqueue has left.
         migrations.RunSQL(
             migrations.RunSQL.noop,
@@ -94,14 +90,6 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_ingest_insert", 1),
         InstallFunction("pgqueue_ingest_open", 1),
         InstallFunction("pgqueue_is_exported", 1),
-        InstallFunction("pgqueue_is_streamed", 1),
         InstallFunction("pgqueue_lake_exported", 1),
         InstallFunction("pgqueue_record_lost", 1),
-        InstallFunction("pgqueue_stream_claim", 1),
-        InstallFunction("pgqueue_stream_extend", 1),
-        InstallFunction("pgqueue_stream_lost", 1),
-        InstallFunction("pgqueue_stream_open", 1),
-        InstallFunction("pgqueue_stream_parts", 1),
-        InstallFunction("pgqueue_stream_release", 1),
-        InstallFunction("pgqueue_stream_settle", 1),
     ]

@@ -186,9 +186,7 @@ class StreamOptions:
     """The options of a stream. ``lease`` is in seconds."""
 
     source: Source
-    stream: str
     queue: str
-    channel: str | None
     lease: float
     batch_messages: int
     partitions: int
@@ -199,19 +197,12 @@ class StreamOptions:
         given = OptionReader(options)
         read = cls(
             source=given.source(),
-            stream=given.take("stream", channel_name, ""),
             queue=given.take("queue", channel_name, "default"),
-            channel=given.take("channel", channel_name),
             lease=given.take("lease", duration_option, 600.0),
             batch_messages=given.take("batch_messages", whole_option(1), 10_000),
             partitions=given.take("partitions", whole_option(1), cores()),
         )
         given.end()
-        if not read.stream:
-            raise PipelineError(
-                "The option stream is missing: a name under which the database remembers what this query has taken. "
-                "It belongs to one checkpoint."
-            )
         if read.lease < 10:
             raise PipelineError("The option lease is wrong: a stream needs at least 10 seconds.")
         return read

@@ -19,7 +19,7 @@
 -- Intervals:
 --   1 microsecond a redriven message of an ordered channel comes before those of its own enqueue: redrive
 --   10 milliseconds   margin after the time of a rate: next_due
---   25 milliseconds   one call sets messages aside for so long: dequeue_many, stream_claim
+--   25 milliseconds   one call sets messages aside for so long: dequeue_many
 --   1 second     margin below the oldest lease: allowance, limit_room; default of the first pause: backoff; shortest
 --                pause: defer_unknown; a costly message keeps the others from the room of its limit: promote_within,
 --                limit_room, next_due
@@ -29,8 +29,7 @@
 --                raise_floors, measure; maintenance counts as stopped: explain_message; pause
 --                between two warnings: sweep
 --   15 seconds   a worker that was silent for longer has no slots: share_limit
---   1 minute     a sleeper that did not come back: wait, prune_line; a stream is in use: is_streamed; lease inside of
---                one transaction: pop
+--   1 minute     a sleeper that did not come back: wait, prune_line; lease inside of one transaction: pop
 --   10 minutes   transactions that still go by old limits have ended: allowance, queue_allowance, sweep
 --   1 hour       a settlement that becomes visible later is in no figure: measure, measure_tidy, prune;
 --                default of the longest pause: backoff

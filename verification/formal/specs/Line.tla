@@ -108,7 +108,7 @@ Begin(d) ==
     /\ tx[d].at = "idle"
     /\ Go(d, [Idle EXCEPT !.at = "arrivals", !.seen = IF FreshFloor THEN {} ELSE Ready])
 
-\* Its transaction has enqueued a message before. (A settlement and its channel are alike: pgqueue_stream_claim.)
+\* Its transaction has enqueued a message before. (A settlement and its channel are alike.)
 Bring(d, m) ==
     /\ tx[d].at = "arrivals" /\ tx[d].own = {} /\ message[m] = "absent"
     /\ message' = [message EXCEPT ![m] = "own"]

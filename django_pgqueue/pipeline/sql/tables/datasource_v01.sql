@@ -1,4 +1,4 @@
--- Creates the tables behind the Spark data source. Only the functions pgqueue_ingest… and pgqueue_stream… write them.
+-- Creates the tables behind the Spark data source. Only the functions pgqueue_ingest… write them.
 
 -- The table holds bulk enqueues that are done, so that a job that is run again enqueues nothing twice. A stream has one
 -- row, which moves on with its batches.
@@ -19,25 +19,3 @@ CREATE TABLE pgqueue_ingest_stage (
     created_at timestamptz NOT NULL
 );
 CREATE INDEX pgqueue_ingest_stage_job ON pgqueue_ingest_stage (job);
-
--- The table holds streams that consume a queue, or one channel of it. owner: the query that reads it now; a query that
--- opens the stream takes it over. settled: the last batch whose messages are archived.
-CREATE TABLE pgqueue_stream (
-    name varchar(200) COLLATE "C" PRIMARY KEY,
-    queue varchar(100) COLLATE "C" NOT NULL,
-    channel varchar(200) COLLATE "C",
-    owner uuid NOT NULL,
-    settled bigint NOT NULL,
-    opened_at timestamptz NOT NULL,
-    claimed_at timestamptz
-);
-
--- The table holds the messages of each batch, kept until the batch is settled: a batch that is run again has the
--- same messages.
-CREATE TABLE pgqueue_stream_claim (
-    stream varchar(200) COLLATE "C" NOT NULL,
-    batch bigint NOT NULL,
-    message_id bigint NOT NULL,
-    token uuid NOT NULL,
-    PRIMARY KEY (stream, batch, message_id)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);

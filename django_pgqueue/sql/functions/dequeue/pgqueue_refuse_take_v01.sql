@@ -13,7 +13,7 @@ BEGIN
             upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'PGQ07', HINT = 'Dequeue in a transaction of its own, with READ COMMITTED. Where that is '
                 'not the default: ALTER ROLE … SET default_transaction_isolation = ''read committed''.';
-    ELSIF p_queue IS NULL AND p_verb <> 'stream_claim' THEN
+    ELSIF p_queue IS NULL THEN
         RAISE EXCEPTION '% needs a queue, not NULL', p_verb
             USING ERRCODE = 'PGQ07', HINT = 'Give the name of the queue.';
     ELSIF coalesce(p_lease, '0') <= '0' OR p_lease > '365000 days' THEN
@@ -21,8 +21,7 @@ BEGIN
             coalesce(p_lease::text, 'NULL')
             USING ERRCODE = 'PGQ07', HINT = 'Give an interval such as ''15 seconds''.';
     END IF;
-    RAISE EXCEPTION '% needs a limit of %, not %',
-        p_verb, CASE p_verb WHEN 'stream_claim' THEN '0 or more' ELSE '1 to 10000' END, coalesce(p_limit::text, 'NULL')
+    RAISE EXCEPTION '% needs a limit of 1 to 10000, not %', p_verb, coalesce(p_limit::text, 'NULL')
         USING ERRCODE = 'PGQ07', HINT = 'Give p_limit a number of this range.';
 END;
 $$;

@@ -25,7 +25,6 @@ DECLARE
     v_behind integer;
     v_workers record;
     v_has_none boolean;
-    v_is_streamed boolean := false;
     v_held record;
     v_own record;
     v_most integer;
@@ -86,9 +85,6 @@ BEGIN
         FROM pgqueue_worker AS w WHERE w.queues ? v_channel.queue
     ) AS n;
     v_has_none := v_workers.alive = 0;
-    IF v_has_none AND to_regproc('pgqueue_is_streamed') IS NOT NULL THEN
-        v_is_streamed := pgqueue_is_streamed(v_channel.queue, v_channel.name);
-    END IF;
 
     -- A queue without limits pays for none of these.
     IF pgqueue_is_guarded(v_queue) THEN
@@ -177,7 +173,7 @@ BEGIN
             CASE WHEN v_behind = 1000 THEN 'at least ' END, v_behind),
         jsonb_build_object('message', v_holder.id, 'held_until', CASE WHEN v_label IS NULL THEN v_holder.held_until END,
             'attempt', v_holder.attempts, 'failed', v_failed, 'behind', v_behind)),
-    (v_has_none AND NOT v_is_streamed, 'no_worker',
+    (v_has_none, 'no_worker',
         format('No worker serves queue %s.%s%s', v_channel.queue,
             ' The last heartbeat of one was at ' || date_trunc('second', v_workers.heartbeat_at) || '.',
             ' Stopping: ' || nullif(v_workers.stopping, 0) || '.'),
