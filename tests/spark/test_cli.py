@@ -67,14 +67,6 @@ def test_wrong_usage_is_status_2(arguments: list[str]):
     assert "Traceback" not in done.stderr
 
 
-def test_an_impossible_export_is_reported_in_one_line_without_the_password(tmp_path: Path):
-    done = run("export", "--lake", str(tmp_path / "lake"), "--source", NOWHERE)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1
-    assert "127.0.0.1" in done.stderr
-    assert CANARY not in done.stderr
-
-
 def test_a_package_that_is_missing_is_one_line(tmp_path: Path):
     done = run("pyarrow", "export", "--lake", str(tmp_path / "lake"), "--source", NOWHERE, code=WITHOUT)
     assert done.returncode == 1

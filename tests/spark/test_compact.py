@@ -6,6 +6,7 @@ import hashlib
 import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -147,6 +148,15 @@ def test_a_file_whose_content_was_changed_is_not_merged(many: Lake, capsys: pyte
 
     assert f"{path} is not as it was committed" in capsys.readouterr().err
     assert len(many.paths("archive")) == 12
+
+
+def test_days_whose_files_are_missing_are_left_out(many: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    rmtree(many.path / "archive" / DAY)
+
+    assert compact(many) == 0
+
+    assert "Merged 2 files into 1." in capsys.readouterr().out
+    assert [path.parent.name for path in many.paths("archive")] == [DAY] * 10 + [NEXT_DAY]
 
 
 def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.source import Source
@@ -98,17 +96,6 @@ def test_a_message_counts_in_each_column_as_the_reference_says(
     assert late["dropped"] == 2
     assert (late["purged"], late["enqueued"], late["attempts"], late["sla_breaches"]) == (1, 0, 0, 0)
     assert (late["wait_p50_seconds"], late["run_seconds"], late["capacity_share"]) == (None, 0.0, None)
-
-
-def test_a_damaged_file_is_named_in_each_way(roll: Roll, source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 30)
-    export(source, lake)
-    [path] = lake.glob("archive/day=*/*.parquet")
-    content = path.read_bytes()
-    path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
-
-    with pytest.raises(PipelineError, match=f"^{path} cannot be read, it is damaged"):
-        roll(lake)
 
 
 def test_errors_that_no_worker_writes_count_as_unknown(source: Source, database: Database, lake: Path) -> None:

@@ -95,17 +95,3 @@ def test_an_sla_that_is_not_understood_is_one_clear_line(
 
     [line] = capsys.readouterr().err.splitlines()
     assert sla in line
-
-
-def test_the_password_of_a_source_that_cannot_be_reached_is_not_shown(
-    lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Lake.open(lake, create=True)
-
-    status = main(["rollup", "--lake", str(lake), "--source", "postgresql://reader:canary@127.0.0.1:1/nowhere"])
-
-    output = capsys.readouterr()
-    assert status == 1
-    assert "cannot be reached" in output.err
-    assert "canary" not in output.err + output.out
-    assert not [path for path in lake.rglob("*") if path.is_file() and b"canary" in path.read_bytes()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import UTC, datetime
 from typing import Any
 
@@ -148,15 +147,6 @@ def test_a_batch_is_bounded_by_bytes_however_large_its_rows(source: Source) -> N
 
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 6_000_000
-
-
-def test_no_rows_are_no_batches_or_empty_ones(source: Source) -> None:
-    batches = source.read(["SELECT 1 AS a WHERE false"], pa.schema([("a", pa.int32())]))
-    assert sum(batch.num_rows for batch in batches) == 0
-
-
-def test_it_travels_to_workers(source: Source) -> None:
-    assert pickle.loads(pickle.dumps(source)) == source
 
 
 def test_it_knows_which_database_it_is(source: Source, database: psycopg.Connection[Any]) -> None:

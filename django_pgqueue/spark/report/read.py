@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,13 +34,10 @@ MINUTES_UP_TO = timedelta(hours=6)
 HOURS_UP_TO = timedelta(days=15)
 FEWEST_BUCKETS = 12
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-# The most times that a lake is read, if it is written meanwhile, and the most ranges of days that an error names.
-ATTEMPTS = 5
+# The most ranges of days that an error names.
 SHOWN_RANGES = 10
 # The sum of NULLs is 0, for a column that older files do not have.
 ZERO = pc.ScalarAggregateOptions(min_count=0)
-
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def read(path: Path, subject: Subject, days: int, until: date | None = None) -> 
     the period.
     """
     lake = Lake.open(path)
-    data = steady(lake, lambda: _read(lake, subject, days, until))
+    data = _read(lake, subject, days, until)
     if subject.channel is not None:
         if not data.queues:
             raise PipelineError(
@@ -138,26 +135,6 @@ def read(path: Path, subject: Subject, days: int, until: date | None = None) -> 
     elif unknown := sorted({*subject.queues} - {*data.queues}):
         raise PipelineError(f"The lake has no metrics of the queue {unknown[0]!r} in this period.")
     return data
-
-
-def steady(lake: Lake, read: Callable[[], Read]) -> Read:
-    """Call ``read`` until its whole result comes from the same versions: a rollup replaces files during a read.
-
-    Raises PipelineError when the lake is written again and again, or a file is missing for another reason.
-    """
-    for attempt in range(1, ATTEMPTS + 1):
-        versions = lake.versions
-        try:
-            found = read()
-        except (PipelineError, FileNotFoundError) as error:
-            if lake.versions != versions and attempt < ATTEMPTS:
-                continue
-            if isinstance(error, FileNotFoundError):
-                raise PipelineError(f"{error.filename} has gone while the report read it: run report again.") from error
-            raise
-        if lake.versions == versions:
-            return found
-    raise PipelineError(f"The lake in {lake.path} is being written all the time: run report when that is over.")
 
 
 def _read(lake: Lake, subject: Subject, number: int, until: date | None) -> Data:

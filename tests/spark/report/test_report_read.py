@@ -16,7 +16,6 @@ import pytest
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.report.read import steady
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import reported
 from tests.spark.report.test_report import NOON, small  # noqa: F401  (a fixture)
@@ -82,27 +81,6 @@ def test_a_place_that_cannot_be_written_is_named(small: Path, tmp_path: Path, ca
     assert not list(tmp_path.glob("*.tmp"))
 
 
-GONE = [PipelineError("a file is gone"), FileNotFoundError(2, "No such file", "1.parquet")]
-
-
-@pytest.mark.parametrize("gone", GONE, ids=["reported", "not found"])
-def test_a_read_during_a_write_of_the_lake_is_repeated(tmp_path: Path, gone: Exception) -> None:
-    lake = lake_of(tmp_path / "lake", of_each_grain(metric(NOON, completed=1)))
-    reads = []
-
-    def read() -> int:
-        reads.append(sum(lake.versions.values()))
-        if len(reads) == 1:
-            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=1), completed=2)))
-        if len(reads) == 2:
-            lake_of(lake.path, of_each_grain(metric(NOON + timedelta(days=2), completed=2)))
-            raise gone
-        return sum(lake.versions.values())
-
-    assert steady(lake, read) == reads[-1]
-    assert len({*reads}) == len(reads) == 3
-
-
 def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path) -> None:
     rows = of_each_grain(*(metric(NOON - timedelta(days=day), completed=1) for day in range(2)))
     lake = lake_of(tmp_path / "lake", rows)
@@ -130,16 +108,3 @@ def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path)
 
     assert len(set(totals)) > 1
     assert not [total for total in totals if total % 2]
-
-
-@pytest.mark.parametrize("gone", GONE, ids=["reported", "not found"])
-def test_an_error_of_a_steady_lake_is_reported_at_once(small: Path, gone: Exception) -> None:
-    reads = []
-
-    def read() -> None:
-        reads.append(1)
-        raise gone
-
-    with pytest.raises(PipelineError, match="gone"):
-        steady(Lake.open(small), read)
-    assert len(reads) == 1
