@@ -34,9 +34,7 @@ WITH archive AS (DELETE FROM pgqueue_archived_message),
     keys AS (DELETE FROM pgqueue_unique_key)
 SELECT 1
 """
-EMPTY_PIPELINE = """
-DELETE FROM pgqueue_ingest
-"""
+EMPTY_PIPELINE = "WITH ingests AS (DELETE FROM pgqueue_ingest) SELECT 1"
 EMPTY_FLOW = """
 WITH batches AS (DELETE FROM pgqueue_batch),
     members AS (DELETE FROM pgqueue_batch_member),
