@@ -66,6 +66,8 @@ DEFAULTS: dict[str, Any] = {
     "SET_LOCAL": {},
     # Keys of SET_LOCAL that the headers of a message may set, too: each program that may enqueue chooses their values.
     "SET_LOCAL_HEADERS": (),
+    # The lowest level of the records of handlers that are kept with their messages, such as "INFO"; None: none.
+    "LOG_CAPTURE": None,
     # The address that the admin links a message's trace to, with {trace_id} and optionally {span_id} in it.
     "TRACE_URL": None,
     # Shared limits by name, each a dict of the options of Limit; they win over those that code declares.

@@ -27,6 +27,7 @@ from django_pgqueue.signatures import (
     check_breaker,
     check_function,
     check_limits,
+    check_log,
     check_name,
     check_options,
     check_switches,
@@ -123,6 +124,7 @@ class Handler:
     archive: Archive | None = None
     limits: tuple[str, ...] = ()
     breaker: Breaker | None = None
+    log: str | None = None
     backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
@@ -156,6 +158,7 @@ def handler(
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
+    log: str | None = None,
 ) -> Register: ...
 @overload
 def handler(
@@ -171,6 +174,7 @@ def handler(
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
+    log: str | None = None,
 ) -> RegisterBatch: ...
 def handler(
     name: str,
@@ -185,6 +189,7 @@ def handler(
     archive: Archive | None = None,
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
+    log: str | None = None,
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -219,6 +224,8 @@ def handler(
     ``limits``: names of shared limits, or :class:`Limit` objects, which all messages of the handler have, in every
     channel and queue, however they were enqueued. A worker that starts, and ``migrate``, write this to the database.
     ``breaker``: a :class:`Breaker`; after failures in a row the messages wait, and one tries from time to time.
+    ``log``: the lowest level of its records that are kept with its messages, such as ``INFO``, or ``OFF``; default: the
+    setting LOG_CAPTURE.
 
     Raises ValueError for options that are not allowed, and for a function that the worker could not call.
     """
@@ -229,6 +236,7 @@ def handler(
     archive_choice(archive)
     limited = check_limits(name, limits)
     check_breaker(name, breaker)
+    check_log(name, log)
     policy, backoff_function = split_backoff(name, backoff)
 
     def register(function: F) -> F:
@@ -244,7 +252,7 @@ def handler(
         called = function if kind is None else converting(function, kind, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, archive, limited, breaker,
-            backoff_function=backoff_function, asynchronous=asynchronous, converts=kind is not None,
+            log, backoff_function=backoff_function, asynchronous=asynchronous, converts=kind is not None,
             takes_rows=kind is not None and kind.rows,
         )  # fmt: skip
         give_enqueue(function)

@@ -23,6 +23,7 @@ BackoffFunction = Callable[[int, BaseException], timedelta | None]
 LISTS = (list, Sequence, Iterable)
 HANDLER_NAME_CHARACTERS = 200
 QUEUE_NAME_CHARACTERS = 100
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "OFF")
 UNKNOWN = inspect.Parameter.empty
 
 
@@ -65,6 +66,12 @@ def check_switches(name: str, switches: Mapping[str, Any]) -> None:
     for option, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
+
+
+def check_log(name: str, log: Any) -> None:
+    """Raise ValueError unless ``log`` is a level of logging, or None."""
+    if log is not None and log not in LOG_LEVELS:
+        raise ValueError(f"log of the handler {name!r} is {log!r}: it takes one of {', '.join(LOG_LEVELS)}.")
 
 
 def refuse_async(name: str, *, atomic: bool) -> None:

@@ -21,6 +21,7 @@ from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin, Text, column
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
 from django_pgqueue.lifecycle.enqueue import FLOW
+from django_pgqueue.lifecycle.logs import logs_of
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 from django_pgqueue.sql.call import call
 
@@ -134,7 +135,7 @@ class ContentAdmin(ReadOnlyAdmin):
     headers_shown = column(_("headers"), lambda item: json_shown(item, "headers"))
     state_shown = column(_("saved state"), lambda item: value_html_or_none(item, item.state))
     body_shown = column(_("body"), rendering.body_preview)
-    story = column(_("story"), story.story)
+    story = column(_("story"), lambda item: story.story(item, logs_html(item)))
     attempts_of = column(
         _("attempts"),
         lambda item: _("%(attempts)d of %(most)d") % {"attempts": item.attempts, "most": item.max_attempts},
@@ -196,6 +197,19 @@ def value_html(item: Any, value: Any) -> str:
     if codecs.is_sealed(value):
         return format_html('<p class="help">{}</p>', _("encrypted by %s") % value[codecs.MARK])
     return rendering.pretty_json(value)
+
+
+def logs_html(item: Any) -> dict[int, str]:
+    """Return what each attempt has logged, as HTML."""
+    found: dict[int, str] = {}
+    for attempt, log in logs_of(item.pk, using=item._state.db).items():
+        with suppress(*codecs.FAILURES):
+            log = opened(item, log)
+        text = rendering.pre(log) if isinstance(log, str) else value_html(item, log)
+        found[attempt] = format_html(
+            "<details><summary>{}</summary>{}</details>", _("log of attempt %d") % attempt, text
+        )
+    return found
 
 
 def value_html_or_none(item: Any, value: Any) -> str | None:

@@ -20,6 +20,7 @@ from django_pgqueue.checks.migrated import NAMES
 from django_pgqueue.checks.rules import message
 from django_pgqueue.conf import DEFAULTS
 from django_pgqueue.redaction import redact
+from django_pgqueue.signatures import LOG_LEVELS
 from django_pgqueue.sql.call import alias
 from django_pgqueue.sql.files import FLOW, PIPELINE, QUEUE
 
@@ -86,6 +87,8 @@ RULES: dict[str, Rule] = {
         lambda value: value is None or (isinstance(value, str | PathLike) and str(value) != "")),
     "LIMITS": ("a dict of names of limits, each with a dict of its options",
         lambda value: is_dict(value, lambda key: True, lambda item: isinstance(item, dict))),
+    "LOG_CAPTURE": ("a name of a level of logging, such as \"INFO\", or None",
+        lambda value: value is None or value in LOG_LEVELS),
     "METRICS_TOKEN": ("a text or None", lambda value: value is None or is_text(value)),
     "SLA": ("a dict of queues (or queue/channel) and timedeltas longer than zero",
         lambda value: is_dict(value, is_text, is_long)),

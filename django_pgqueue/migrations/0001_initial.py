@@ -583,7 +583,7 @@ class Migration(migrations.Migration):
             model_name='message',
             constraint=models.UniqueConstraint(condition=models.Q(('dedupe_key__isnull', False)), fields=('channel', 'dedupe_key'), name='pgqueue_message_dedupe'),
         ),
-        InstallTables("archive", 1, drop=["TABLE pgqueue_archived_message, pgqueue_unarchived, pgqueue_unarchived_total"]),
+        InstallTables("archive", 1, drop=["TABLE pgqueue_archived_message, pgqueue_log, pgqueue_unarchived, pgqueue_unarchived_total"]),
         InstallTables(
             "runtime",
             1,

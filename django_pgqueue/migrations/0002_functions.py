@@ -202,6 +202,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_share_limit", 1),
         InstallFunction("pgqueue_share_weights", 1),
         InstallFunction("pgqueue_spend", 1),
+        InstallFunction("pgqueue_keep_logs", 1),
         InstallFunction("pgqueue_started_at", 1),
         InstallFunction("pgqueue_starts", 1),
         InstallFunction("pgqueue_sweep", 1),

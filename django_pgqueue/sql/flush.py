@@ -12,6 +12,7 @@ SELECT NOT EXISTS (SELECT FROM pgqueue_channel) AND NOT EXISTS (SELECT FROM pgqu
 # Leaves pgqueue_floor, whose last row is needed, and the stages of bulk enqueues, whose jobs may still run.
 EMPTY = """
 WITH archive AS (DELETE FROM pgqueue_archived_message),
+    logs AS (DELETE FROM pgqueue_log),
     tally AS (DELETE FROM pgqueue_tally),
     pruned AS (DELETE FROM pgqueue_pruned),
     unarchived AS (DELETE FROM pgqueue_unarchived),

@@ -27,7 +27,8 @@ PLAN = (
     "missed", "missed_limit", "grace", "overlap",
 )  # fmt: skip
 TABLES = (
-    "message", "channel", "queue", "archived_message", "dead_letter", "worker", "schedule", "schedule_tick", "lane",
+    "message", "channel", "queue", "archived_message", "log", "dead_letter", "worker", "schedule", "schedule_tick",
+    "lane",
     "arrival", "gate", "gate_side", "departure", "channel_size", "floor", "waiter", "tally", "unarchived",
     "unarchived_total", "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler",
     "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note", "unique_key",
@@ -71,7 +72,7 @@ WORKER = ClientKind(
     "worker",
     (
         *PRODUCER.verbs, "dequeue", "dequeue_matching", "dequeue_wait", "pop",
-        "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter",
+        "heartbeat", "spend", "complete", "defer", "defer_unknown", "retry", "dead_letter", "keep_logs",
         "wait", "next_due", "is_contended", "tick", "entries_walked", "sweep", "prune", "prune_queues", "measure",
         "schedule_fire", "schedule_prune", "limit_set", "limit_pause", "limit_resume", "breaker_set",
         "breaker_changes", "open_breakers",

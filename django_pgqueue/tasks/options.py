@@ -39,12 +39,13 @@ class Options:
     limits: tuple[str, ...] = ()
     cost: CostOption = None
     typed: bool = False
+    log: str | None = None
 
     def policy(self) -> dict[str, Any]:
         """Return the arguments of :func:`django_pgqueue.handlers.handler`."""
         return {
             "max_attempts": self.max_attempts, "backoff": self.backoff, "atomic": self.atomic, "timeout": self.timeout,
-            "concurrency": self.concurrency, "archive": self.archive, "limits": self.limits,
+            "concurrency": self.concurrency, "archive": self.archive, "limits": self.limits, "log": self.log,
         }  # fmt: skip
 
 
@@ -65,14 +66,15 @@ def options(
     limits: Iterable[str | Limit] = (),
     cost: CostOption = None,
     typed: bool = False,
+    log: str | None = None,
 ) -> Callable[[Marked], Marked]:
     """Set how the decorated task is queued and run; it stands above or below ``@task``.
 
     ``channel``: the name of the channel. ``dedupe_key``: while a task of the channel with this key is live, another one
     is not enqueued. ``order_key``: tasks of the channel with this key run one after the other, in order. These are
     texts, or functions that take the arguments of the call. ``max_attempts``, ``backoff``, ``atomic``, ``timeout``,
-    ``concurrency``, ``archive``, ``limits``: as of :func:`django_pgqueue.handler`. The result of a task that is
-    archived as ``outcome`` or ``none`` cannot be fetched. ``cost``: the tokens of rates that a call takes, from
+    ``concurrency``, ``archive``, ``limits``, ``log``: as of :func:`django_pgqueue.handler`. The result of a task that
+    is archived as ``outcome`` or ``none`` cannot be fetched. ``cost``: the tokens of rates that a call takes, from
     1 on, or a function of its arguments that returns them. ``typed``: the arguments have the types of their
     annotations, as in :mod:`django_pgqueue.payloads`: datetimes, Decimal, rows of models … An argument without
     annotation is JSON. The function is called with them; results show their JSON.
@@ -82,7 +84,7 @@ def options(
     given = Options(
         channel=channel, dedupe_key=dedupe_key, order_key=order_key, max_attempts=max_attempts, backoff=backoff,
         atomic=atomic, timeout=timeout, concurrency=concurrency, archive=archive, limits=limit_names(limits), cost=cost,
-        typed=typed,
+        typed=typed, log=log,
     )  # fmt: skip
     check_switches("a task", {"typed": typed})
     if not (cost is None or callable(cost) or is_cost(cost)):

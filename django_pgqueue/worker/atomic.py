@@ -24,6 +24,7 @@ from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.sql.call import call, translate
 from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.capture import capturing
 from django_pgqueue.worker.completer import passes, settle_batch, settlement_batches
 from django_pgqueue.worker.database import (
     Outage,
@@ -150,11 +151,12 @@ def perform(handler: Handler | None, deliveries: list[Delivery], limited: Limite
         return [missing_handler(delivery) for delivery in deliveries]
     function, backoff = partial(limited, handler.function), handler.backoff_function
 
-    def work(deliveries: list[Delivery]) -> list[Execution]:
+    def run(deliveries: list[Delivery]) -> list[Execution]:
         if handler.batch is not None:
             return execute_batch(function, deliveries, backoff)
         return [execute(function, delivery, backoff) for delivery in deliveries]
 
+    work = capturing(handler, run)
     if handler.atomic:
         return atomic.run(work, deliveries)
     executions = work(deliveries)

@@ -9,15 +9,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, assert_never
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, transaction
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import label
 from django_pgqueue.exceptions import HandlerError, PartitionMissing, PgQueueError
 from django_pgqueue.jsonb import to_json
+from django_pgqueue.lifecycle.logs import keep_logs
 from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_unknown, retry
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
@@ -196,7 +198,8 @@ class Completer:
             raise error
         problem = HandlerError(f"The outcome {type(execution.outcome).__name__} cannot be written down: {error}")
         problem.__cause__ = error
-        self.run_once([failed_execution(execution.delivery, problem, seconds=execution.seconds)])
+        failed = failed_execution(execution.delivery, problem, seconds=execution.seconds)
+        self.run_once([replace(failed, log=execution.log)])
 
 
 def settlement_batches(executions: Iterable[Execution]) -> list[list[Execution]]:
@@ -262,6 +265,17 @@ def archive_of(execution: Execution) -> Archive | None:
 
 
 def settle_batch(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
+    """Write the outcomes of one group, as :func:`settle_group`, and the logs of its messages in the transaction."""
+    if all(execution.log is None for execution in batch):
+        return settle_group(batch, skip_lost=skip_lost, using=using)
+    with transaction.atomic(using=using):
+        settled = settle_group(batch, skip_lost=skip_lost, using=using)
+        written = [execution for execution in batch if execution.delivery.id in settled and execution.log is not None]
+        keep_logs([each.delivery for each in written], [each.log or "" for each in written], using=using)
+    return settled
+
+
+def settle_group(batch: list[Execution], *, skip_lost: bool, using: str) -> dict[int, str]:
     """Write the outcomes of one group of :func:`settlement_batches`. Returns the event of each message by its id.
 
     The events are the keys of ``ledger.SIGNALS``. ``skip_lost``: leave messages out whose lease is lost; without it,

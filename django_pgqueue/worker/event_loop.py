@@ -25,6 +25,7 @@ from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
 from django_pgqueue.worker.buffer import Buffer, Taken
+from django_pgqueue.worker.capture import acapturing, level_of
 from django_pgqueue.worker.database import opened_connections, recover, without_query_log
 from django_pgqueue.worker.executor import (
     Execution,
@@ -290,14 +291,7 @@ class AsyncSlot:
     async def _run(self, handler: Handler | None, deliveries: list[Delivery]) -> list[Execution]:
         if handler is None:
             return [missing_handler(delivery) for delivery in deliveries]
-        if handler.batch is None:
-            return [
-                await self._isolated(
-                    execute_async(handler.function, deliveries[0], self._explain, handler.backoff_function)
-                )
-            ]
-        together = execute_batch_async(handler.function, deliveries, self._explain, handler.backoff_function)
-        executions: list[Execution] = await self._isolated(together)
+        executions = await self._call(handler, deliveries)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
             return [await self._alone(handler, delivery) for delivery in deliveries]
         return executions
@@ -308,9 +302,19 @@ class AsyncSlot:
             self.task.uncancel()
         self.deadline = time.monotonic() + self._runner.runtime.timeout_of(handler)
         self.interrupted = False
-        together = execute_batch_async(handler.function, [delivery], self._explain, handler.backoff_function)
-        executions: list[Execution] = await self._isolated(together)
-        return executions[0]
+        return (await self._call(handler, [delivery]))[0]
+
+    async def _call(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
+        """Call the handler once, for one message or a batch."""
+        function, backoff = handler.function, handler.backoff_function
+        called: Coroutine[Any, Any, Any]
+        if handler.batch is None:
+            called = execute_async(function, deliveries[0], self._explain, backoff)
+        else:
+            called = execute_batch_async(function, deliveries, self._explain, backoff)
+        level = level_of(handler)
+        found: Any = await self._isolated(called if level is None else acapturing(level, called))
+        return [found] if handler.batch is None else found
 
     async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run the coroutine in context variables of its own, and return its value."""

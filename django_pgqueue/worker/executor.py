@@ -45,6 +45,7 @@ class Execution:
     ``outcome``: what is to be written. ``error``: type, message and traceback of a failure (for Retry). ``reason``: the
     reason of the dead letter, if a Retry has used up the attempts. ``raised``: the handler raised the outcome, or
     failed. ``seconds``: how long the handler ran; for a batch, its share; 0: it did not run, or the time is unknown.
+    ``log``: what the call has logged, if that is kept.
     """
 
     delivery: Delivery
@@ -53,6 +54,7 @@ class Execution:
     reason: str = "failed"
     raised: bool = False
     seconds: float = 0.0
+    log: str | None = None
 
     @property
     def is_given_back(self) -> bool:
@@ -228,7 +230,7 @@ def failed_executions(executions: list[Execution], error: BaseException) -> list
     return [
         execution
         if isinstance(execution.outcome, Retry)
-        else failed_execution(execution.delivery, error, seconds=execution.seconds)
+        else replace(failed_execution(execution.delivery, error, seconds=execution.seconds), log=execution.log)
         for execution in executions
     ]
 

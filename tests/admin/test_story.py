@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_pgqueue import complete, dead_letter, dequeue, enqueue, redrive, retry, sweep
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
+from django_pgqueue.lifecycle.logs import keep_logs
 from django_pgqueue.models import DeadLetter
 from tests.admin.conftest import Page, address, make_dead
 from tests.support.cases import cases
@@ -43,6 +45,20 @@ def in_order(text: str, *words: str) -> bool:
             return False
         place += len(word)
     return True
+
+
+def test_what_each_attempt_has_logged_is_with_it_and_never_as_html(page: Pages) -> None:
+    enqueue("mail.send")
+    fail("host-1")
+    done = dequeue(worker="host-2")
+    complete(done)
+    for attempt, text in ((1, "first <b>"), (2, "second")):
+        keep_logs([replace(done[0], attempt=attempt)], [text])
+    steps = story(page("archivedmessage", done[0].id))
+    assert in_order(
+        steps, "completed", "log of attempt 2", "second", "Attempt 1 failed", "log of attempt 1", "first &lt;b&gt;",
+        "enqueued",
+    )  # fmt: skip
 
 
 def test_a_completed_message_tells_what_happened_from_the_end_to_the_beginning(page: Pages) -> None:

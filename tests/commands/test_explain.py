@@ -5,7 +5,8 @@ import json
 import pytest
 from django.core.management import CommandError
 
-from django_pgqueue import channel_pause, channel_set, enqueue
+from django_pgqueue import channel_pause, channel_set, dequeue, enqueue
+from django_pgqueue.lifecycle.logs import keep_logs
 from tests.support.cases import cases
 from tests.support.commands import pgqueue
 
@@ -47,6 +48,15 @@ def test_a_channel_is_found_in_whatever_queue_it_is() -> None:
     ]  # fmt: skip
     reasons = json.loads(run("channel", "acme", "--json"))["reasons"]
     assert {reason["queue"] for reason in reasons} == {"bulk", "mails"}
+
+
+def test_what_a_message_has_logged_is_below_and_cannot_color_the_terminal() -> None:
+    enqueue("h", channel="acme", queue="mails")
+    [delivery] = dequeue(queue="mails")
+    keep_logs([delivery], ["first\nERROR \x1b[31msecond"])
+    lines = run("message", delivery.id).splitlines()
+    assert lines[-3:] == ["log of attempt 1:", "  first", r"  ERROR \x1b[31msecond"]
+    assert json.loads(run("message", delivery.id, "--json"))["logs"] == {"1": "first\nERROR \x1b[31msecond"}
 
 
 def test_a_message_that_is_unknown_is_an_answer() -> None:

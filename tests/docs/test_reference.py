@@ -31,7 +31,7 @@ COMMANDS = sorted(
     path.stem for path in (PACKAGE / "management" / "commands").glob("[a-z]*.py") if path.stem != "pgqueue"
 )
 TABLES = [
-    "queue", "channel", "message", "archived_message", "dead_letter", "worker", "lane", "arrival", "floor",
+    "queue", "channel", "message", "archived_message", "log", "dead_letter", "worker", "lane", "arrival", "floor",
     "gate", "gate_side", "channel_size", "departure", "waiter", "tally", "schedule", "schedule_tick", "lake",
     "queue_metric",
     "unarchived", "unarchived_total", "queue_warning", "pruned",

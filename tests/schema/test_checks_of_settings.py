@@ -66,6 +66,8 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"KEEP_UNTIL_EXPORTED": "yes"}, "pgqueue.E003", "True or False"),
         ({"TRACE_URL": "https://jaeger.example.org/"}, "pgqueue.E003", "{trace_id}"),
         ({"TRACE_URL": "javascript:alert('{trace_id}')"}, "pgqueue.E003", "web address"),
+        ({"LOG_CAPTURE": "LOUD"}, "pgqueue.E003", "name of a level"),
+        ({"LOG_CAPTURE": 20}, "pgqueue.E003", "name of a level"),
         ({"SLA": {"mails": 30}}, "pgqueue.E003", "timedeltas"),
         ({"SLA": {"": timedelta(seconds=1)}}, "pgqueue.E003", "timedeltas"),
         ({"LIMITS": ["stripe"]}, "pgqueue.E003", "names of limits"),

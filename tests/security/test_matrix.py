@@ -29,6 +29,7 @@ VERBS = """
     pop                 .        x       .         .       .
     heartbeat           .        x       .         .       .
     spend               .        x       .         .       .
+    keep_logs           .        x       .         .       .
     complete            .        x       .         .       .
     defer               .        x       .         .       .
     defer_unknown       .        x       .         .       .
@@ -122,6 +123,7 @@ TABLES = """
     schedule_tick       .          .       S         S       S
     archived_message    .          .       S         S       S
     dead_letter         .          .       S         S       S
+    log                 .          .       S         S       S
     lake                .          .       SD        S       SD
     queue_metric        .          .       S         S       SID
     lane                .          .       S         S       S

@@ -72,6 +72,15 @@ BEGIN
         ON CONFLICT (queue, channel) DO UPDATE SET messages = t.messages + excluded.messages
     )
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
+    -- Deletes logs as old as the archive keeps messages, if their message has ended and is no dead letter.
+    DELETE FROM pgqueue_log AS l
+    WHERE (l.message_id, l.attempt) IN (
+        SELECT o.message_id, o.attempt FROM pgqueue_log AS o
+        LEFT JOIN pgqueue_queue AS q ON q.name = o.queue
+        WHERE o.written_at < clock_timestamp() - coalesce(q.retention, p_archive_retention)
+            AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = o.message_id)
+            AND NOT EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = o.message_id)
+        ORDER BY o.written_at LIMIT 10000 FOR UPDATE OF o SKIP LOCKED);
     -- Does the work of pgqueue_measure_tidy when no measurement runs; under its lock, since both change the same
     -- totals.
     IF pg_try_advisory_xact_lock(7205, 3) THEN

@@ -78,13 +78,15 @@ BEGIN
         RETURN;
     END IF;
     -- The tables without an index on the channel are read in ranges. A partition may have been dropped since.
-    SELECT c.oid::regclass AS relation, c.relname::text AS name, c.relname <> 'pgqueue_dead_letter' AS is_archive
+    SELECT c.oid::regclass AS relation, c.relname::text AS name,
+        CASE WHEN c.relname IN ('pgqueue_dead_letter', 'pgqueue_log') THEN substr(c.relname, 9) ELSE 'archived_message' END
+            AS kind
     INTO v_table
     FROM (
         SELECT p.relid AS relation FROM pg_partition_tree('pgqueue_archived_message') AS p
         WHERE p.isleaf AND p.level > 0
         UNION ALL
-        SELECT 'pgqueue_dead_letter'::regclass
+        SELECT unnest('{pgqueue_dead_letter, pgqueue_log}'::regclass[])
     ) AS t JOIN pg_class AS c ON c.oid = t.relation
     WHERE c.relname::text >= p_after ->> 'table' AND (p_after ? 'block' OR c.relname::text > p_after ->> 'table')
     ORDER BY c.relname::text
@@ -92,8 +94,7 @@ BEGIN
     IF FOUND THEN
         SELECT e.* INTO v_step FROM pgqueue_erase_range(v_table.relation, p_queue, v_names,
             CASE WHEN v_table.name = p_after ->> 'table' THEN (p_after ->> 'block')::bigint ELSE 0 END, p_dry_run) AS e;
-        removed := jsonb_build_object(CASE WHEN v_table.is_archive THEN 'archived_message' ELSE 'dead_letter' END,
-            v_step.removed);
+        removed := jsonb_build_object(v_table.kind, v_step.removed);
         reached := jsonb_strip_nulls(jsonb_build_object('table', v_table.name, 'block', v_step.block));
     ELSIF p_dry_run OR pg_try_advisory_xact_lock(7205, 2) AND pg_try_advisory_xact_lock(7205, 3)
         AND cardinality(v_ids) = cardinality(ARRAY(
