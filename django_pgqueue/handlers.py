@@ -26,6 +26,7 @@ from django_pgqueue.signatures import (
     BackoffFunction,
     check_breaker,
     check_function,
+    check_gather,
     check_limits,
     check_log,
     check_name,
@@ -125,6 +126,7 @@ class Handler:
     limits: tuple[str, ...] = ()
     breaker: Breaker | None = None
     log: str | None = None
+    gather: timedelta | None = None
     backoff_function: BackoffFunction | None = None
     asynchronous: bool = False
     converts: bool = False
@@ -175,6 +177,7 @@ def handler(
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
     log: str | None = None,
+    gather: timedelta | None = None,
 ) -> RegisterBatch: ...
 def handler(
     name: str,
@@ -190,6 +193,7 @@ def handler(
     limits: Iterable[str | Limit] = (),
     breaker: Breaker | None = None,
     log: str | None = None,
+    gather: timedelta | None = None,
 ) -> Any:
     """Register a function of one :class:`Delivery` as the handler of messages that carry ``name``.
 
@@ -210,7 +214,8 @@ def handler(
     ``batch``: the most deliveries of one call; the function then takes a list, in one transaction if it is ``atomic``.
     It returns None (all are done) or a dict of outcomes by message id. If it raises, or one message of an atomic batch
     is to be retried, it is called again for each message alone, so that one bad message does not fail the others. Lock
-    rows in a fixed order: batches run in parallel.
+    rows in a fixed order: batches run in parallel. ``gather``: a timedelta of at most 10 seconds; so long a message
+    waits for more of its channel, unless the batch is full before.
 
     ``timeout``: a timedelta; default: the setting HANDLER_TIMEOUT. In a function that runs longer, HandlerTimeout is
     raised, and its message is retried, or dead-lettered as ``timed_out``. An ``async def`` function runs in the event
@@ -237,6 +242,7 @@ def handler(
     limited = check_limits(name, limits)
     check_breaker(name, breaker)
     check_log(name, log)
+    check_gather(name, gather, batch)
     policy, backoff_function = split_backoff(name, backoff)
 
     def register(function: F) -> F:
@@ -252,7 +258,7 @@ def handler(
         called = function if kind is None else converting(function, kind, asynchronous=asynchronous)
         _registry[name] = Handler(
             name, called, atomic, queue, max_attempts, policy, batch, timeout, concurrency, archive, limited, breaker,
-            log, backoff_function=backoff_function, asynchronous=asynchronous, converts=kind is not None,
+            log, gather, backoff_function=backoff_function, asynchronous=asynchronous, converts=kind is not None,
             takes_rows=kind is not None and kind.rows,
         )  # fmt: skip
         give_enqueue(function)

@@ -24,6 +24,8 @@ LISTS = (list, Sequence, Iterable)
 HANDLER_NAME_CHARACTERS = 200
 QUEUE_NAME_CHARACTERS = 100
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "OFF")
+# Messages that gather are leased, and count for the limits of their channel.
+LONGEST_GATHER = timedelta(seconds=10)
 UNKNOWN = inspect.Parameter.empty
 
 
@@ -66,6 +68,21 @@ def check_switches(name: str, switches: Mapping[str, Any]) -> None:
     for option, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{option} of the handler {name!r} is {value!r}: it takes True or False.")
+
+
+def check_gather(name: str, gather: Any, batch: int | None) -> None:
+    """Raise ValueError unless a handler with ``batch`` may wait for ``gather``."""
+    if gather is None:
+        return
+    if batch is None:
+        raise ValueError(
+            f"The handler {name!r} has gather and no batch: add batch=100, the most deliveries of one call."
+        )
+    if not isinstance(gather, timedelta) or not timedelta(0) < gather <= LONGEST_GATHER:
+        raise ValueError(
+            f"gather of the handler {name!r} is {gather!r}: it takes a timedelta longer than zero, of at most "
+            f"{LONGEST_GATHER.total_seconds():.0f} s."
+        )
 
 
 def check_log(name: str, log: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from django_pgqueue.worker.numbers import (
     LONGEST_DELAY_SECONDS,
     LONGEST_WAIT_SECONDS,
     MOST_DEQUEUES,
+    MOST_GATHERED_MESSAGES,
     OLD_DURATION_SHARE,
     OLD_MEAN_SHARE,
     SHORTEST_DELAY_SECONDS,
@@ -53,13 +55,26 @@ class Limited:
         return round(min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, wait)))
 
 
+# The handler, queue and channel of messages that gather.
+Place = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Hold messages of one handler and channel that wait for others. ``until``: time.monotonic() of their start."""
+
+    until: float
+    messages: list[Delivery] = field(default_factory=list)
+
+
 class Buffer:
     """Hold enough messages to keep ``concurrency`` calls of handlers busy for a moment.
 
     The threads have one, and the event loop. The channels take turns: the first message of a channel starts after at
     most one message of each other channel. A limit may let a channel have one message at a time, and that one must not
     wait for all that is leased ahead. Handlers with ``concurrency`` have no more calls at once; what waits for that is
-    parked, and what would wait for long goes back to the queue.
+    parked, and what would wait for long goes back to the queue. Messages of handlers with ``gather`` wait apart, until
+    their time is over or a batch is full: they take no room from others.
 
     ``batch``: the most messages of one dequeue. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
     ``held``: the names of handlers of which nothing may start (:class:`~django_pgqueue.worker.dispatch.Dispatch`).
@@ -98,6 +113,7 @@ class Buffer:
         # Messages of handlers that are held.
         self._held: deque[Delivery] = deque()
         self._limited: dict[str, Limited] = {}
+        self._gatherings: dict[Place, Gathering] = {}
         # Calls that run, and threads that wait for a message.
         self._calls = self._idle = 0
         # The mean duration of a call, the messages that a call takes, and the calls in a row that took more.
@@ -114,7 +130,7 @@ class Buffer:
     def unstarted(self) -> int:
         """Return how many messages are here and do not run."""
         parked = sum(len(state.parked) for state in tuple(self._limited.values())) if self._limited else 0
-        return self._count + len(self._held) + parked
+        return self._count + len(self._held) + parked + self._gathered()
 
     @property
     def busy(self) -> bool:
@@ -151,7 +167,8 @@ class Buffer:
         added, names, postponed = 0, set(), set()
         with self._lock:
             for delivery in deliveries:
-                state = self._state(delivery.handler)
+                handler = handlers.find(delivery.handler)
+                state = self._state(handler)
                 if state is not None and state.is_full and not self._keep:
                     state.postponed += 1
                     postponed.add(delivery.handler)
@@ -162,11 +179,13 @@ class Buffer:
                     if state is not None:
                         state.here += 1
                         names.add(delivery.handler)
-                    self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
+                    if handler is not None and handler.gather is not None and not self._keep:
+                        self._gather(delivery, handler)
+                    else:
+                        self._add(delivery)
                     added += 1
             for name in names - postponed:
                 self._limited[name].postponed = 0
-            self._count += added
             self._changed.notify(added)
         self._on_ready()
         return back
@@ -178,8 +197,10 @@ class Buffer:
                 if self.closed:
                     return None
                 self._idle += 1
-                self._changed.wait()
+                self._changed.wait(self.gathers_for())
                 self._idle -= 1
+            if self._gatherings:
+                self._changed.notify()  # this thread may have been the one that waited for their time
             # A message that is taken still counts, so only the last one makes room.
             room = 0 if self._count or self._held else self.room()
         if room:
@@ -192,6 +213,8 @@ class Buffer:
         ``takers``: how many threads share the waiting messages; a batch leaves some for the other threads.
         """
         with self._lock:
+            if self._gatherings:
+                self._release()
             while self._count and not self.closed:
                 first = self._pop(next(iter(self._channels)))
                 handler = self._find(first.handler)
@@ -205,6 +228,8 @@ class Buffer:
                         continue
                     state.calls += 1
                 whole = handler is not None and handler.batch is not None
+                if whole and handler.gather is not None:  # type: ignore[union-attr]  # whole says so
+                    takers = 1
                 deliveries = self._together(handler.batch or 1, first, takers) if whole else [first]  # type: ignore[union-attr]  # whole says so
                 self.running += len(deliveries)
                 self._calls += 1
@@ -238,7 +263,8 @@ class Buffer:
         with self._lock:
             parked = [delivery for state in self._limited.values() for delivery in state.parked]
             waiting = [delivery for each in self._channels.values() for delivery in each]
-            found = [delivery for delivery in (*parked, *self._held, *waiting) if matches(delivery)]
+            gathered = [delivery for each in self._gatherings.values() for delivery in each.messages]
+            found = [delivery for delivery in (*parked, *self._held, *waiting, *gathered) if matches(delivery)]
             if found:
                 gone = set(map(id, found))
                 self._held = deque(delivery for delivery in self._held if id(delivery) not in gone)
@@ -247,6 +273,8 @@ class Buffer:
                     if id(delivery) not in gone:
                         self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
                 self._count = sum(map(len, self._channels.values()))
+                for gathering in self._gatherings.values():
+                    gathering.messages = [each for each in gathering.messages if id(each) not in gone]
                 for state in self._limited.values():
                     state.parked = deque(delivery for delivery in state.parked if id(delivery) not in gone)
                 for delivery in found:
@@ -265,12 +293,44 @@ class Buffer:
             self._changed.notify_all()
             return self.withdraw(lambda delivery: True)
 
-    def _state(self, name: str) -> Limited | None:
+    def gathers_for(self) -> float | None:
+        """Let start what has gathered for long enough; return for how many seconds the others do, None without any."""
+        if not self._gatherings:
+            return None
+        with self._lock:
+            self._release()
+            ends = [gathering.until for gathering in self._gatherings.values()]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
+    def _gathered(self) -> int:
+        return sum(len(each.messages) for each in tuple(self._gatherings.values())) if self._gatherings else 0
+
+    def _add(self, delivery: Delivery) -> None:
+        self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
+        self._count += 1
+
+    def _gather(self, delivery: Delivery, handler: Handler) -> None:
+        """Let the message wait for others of its handler and channel."""
+        place = (delivery.handler, delivery.queue, delivery.channel)
+        seconds = handler.gather.total_seconds() if handler.gather else 0.0
+        gathering = self._gatherings.setdefault(place, Gathering(time.monotonic() + seconds))
+        gathering.messages.append(delivery)
+        if len(gathering.messages) >= (handler.batch or 1) or self._gathered() > MOST_GATHERED_MESSAGES:
+            gathering.until = 0.0
+            self._release()
+
+    def _release(self) -> None:
+        """Let those messages start that have gathered for long enough."""
+        now = time.monotonic()
+        for place in [place for place, gathering in self._gatherings.items() if gathering.until <= now]:
+            for delivery in self._gatherings.pop(place).messages:
+                self._add(delivery)
+
+    def _state(self, handler: Handler | None) -> Limited | None:
         """Return the counts of the handler, or None if it has no ``concurrency``."""
-        handler = handlers.find(name)
         if handler is None or handler.concurrency is None:
             return None
-        state = self._limited.setdefault(name, Limited(1))
+        state = self._limited.setdefault(handler.name, Limited(1))
         state.limit = handler.concurrency * (handler.batch or 1)
         return state
 

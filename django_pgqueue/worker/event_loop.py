@@ -60,6 +60,8 @@ class AsyncRunner:
         self._finished: list[Execution] = []
         self._held_until = 0.0
         self._looks_again = False
+        # Starts the messages that gather.
+        self._gathered: asyncio.TimerHandle | None = None
         self._tidies = False
         self._tidy_task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -146,6 +148,10 @@ class AsyncRunner:
     # In the thread of the loop.
 
     def _start_slot(self) -> None:
+        if (seconds := self._buffer.gathers_for()) is not None:
+            if self._gathered is not None:
+                self._gathered.cancel()
+            self._gathered = self._loop.call_later(seconds, self._start_slot)
         if not self._buffer.startable or len(self._slots) >= self._buffer.concurrency or self._buffer.closed:
             return
         slot = AsyncSlot(self)

@@ -88,6 +88,8 @@ MOST_LOGGED_NAMES = 1000
 # What is kept of an error: characters of its message and traceback, causes, and members of a group.
 MESSAGE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 10_000
+# The most messages of handlers with `gather` that wait for others, in each of threads and event loop.
+MOST_GATHERED_MESSAGES = 2_000
 # The last records that a handler logs (LOG_CAPTURE).
 LOG_CHARACTERS = 65_536
 CHAIN_ERRORS = 10
