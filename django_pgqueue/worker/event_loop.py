@@ -278,7 +278,7 @@ class AsyncSlot:
             while (chosen := runner.next()) is not None:
                 ticket = self._begin(*chosen)
                 try:
-                    executions = await self._run(*chosen)
+                    executions = await self._run(*chosen, ticket)
                 except BaseException as error:  # a future that ends with GeneratorExit closes the coroutine
                     executions = [failed_execution(delivery, error) for delivery in chosen[1]]
                     self._closed = True
@@ -294,12 +294,13 @@ class AsyncSlot:
         self.deadline = float("inf")
         runner.left(self)
 
-    async def _run(self, handler: Handler | None, deliveries: list[Delivery]) -> list[Execution]:
+    async def _run(self, handler: Handler | None, deliveries: list[Delivery], ticket: RunTicket) -> list[Execution]:
         if handler is None:
             return [missing_handler(delivery) for delivery in deliveries]
         executions = await self._call(handler, deliveries)
         if len(deliveries) > 1 and any(execution.raised for execution in executions):
-            return [await self._alone(handler, delivery) for delivery in deliveries]
+            # Once the call was given up, other workers may have the messages.
+            return [await self._alone(handler, delivery) for delivery in deliveries if ticket.is_free]
         return executions
 
     async def _alone(self, handler: Handler, delivery: Delivery) -> Execution:

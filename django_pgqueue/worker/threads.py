@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from django_pgqueue.delivery import Delivery, label
+from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.atomic import Atomic, perform
 from django_pgqueue.worker.buffer import Buffer, Taken
@@ -131,7 +132,13 @@ class Slot:
     def _call(
         self, handler: Handler | None, ticket: RunTicket, timeout: float, function: Callable[[Any], Any], argument: Any
     ) -> Any:
-        """Call the function of the handler within its time limit."""
+        """Call the function of the handler within its time limit.
+
+        Raises HandlerError once the call was given up: a batch that failed does not go on one by one, because other
+        workers may have its messages.
+        """
+        if not ticket.is_free:
+            raise HandlerError("The handler was given up, and its messages are settled.")
         give_up = partial(self._threads.give_up, self, handler, ticket)
         run = self.current = ThreadRun(timeout, give_up=give_up, wake=self._cancel_queries)
         self._runtime.expect(run.deadline)

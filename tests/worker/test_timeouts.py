@@ -195,6 +195,49 @@ def test_a_handler_that_cannot_be_interrupted_is_given_up(
     assert worker.ledger.totals()["lease_lost"] == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"atomic": True}, {"asynchronous": True}], ids=["thread", "atomic", "loop"])
+def test_a_batch_that_was_given_up_does_not_run_on_one_by_one(
+    start: Start, register: Register, options: dict[str, Any]
+) -> None:
+    """Its messages are settled, and other workers may have them."""
+    go, ended = threading.Event(), threading.Event()
+    calls: list[list[int]] = []
+    threads: list[threading.Thread] = []
+
+    def begin(deliveries: list[Delivery]) -> None:
+        calls.append([delivery.id for delivery in deliveries])
+        threads.append(threading.current_thread())
+
+    def stubborn(deliveries: list[Delivery]) -> None:
+        begin(deliveries)
+        while not go.is_set():
+            with suppress(BaseException):
+                time.sleep(0.01)
+        ended.set()
+        raise ValueError("too late")
+
+    async def stubborn_task(deliveries: list[Delivery]) -> None:
+        begin(deliveries)
+        while not go.is_set():
+            with suppress(BaseException):
+                await asyncio.sleep(0.01)
+        ended.set()
+        raise ValueError("too late")
+
+    function = stubborn_task if options.pop("asynchronous", False) else stubborn
+    register("stubborn", function, batch=3, gather=timedelta(seconds=10), timeout=SHORT, max_attempts=1, **options)
+    worker = start(concurrency=1, grace=SHORT)
+    messages = [enqueue("stubborn").id for _ in range(3)]
+    eventually(lambda: DeadLetter.objects.count() == 3)
+    go.set()
+    assert ended.wait(PATIENCE_SECONDS)
+    worker.stop()
+    worker.join()
+    threads[0].join(PATIENCE_SECONDS)
+    assert calls == [messages]
+    assert worker.ledger.totals()["lease_lost"] == 0
+
+
 def test_a_worker_that_stops_ends_cleanly_behind_a_handler_that_was_given_up(start: Start, register: Register) -> None:
     begun, go = threading.Event(), threading.Event()
 
