@@ -34,6 +34,7 @@ def test_nothing_of_a_tenant_is_left_anywhere(tenant: str) -> None:
     assert {
         "pgqueue_message", "pgqueue_dead_letter", "pgqueue_channel", "pgqueue_schedule", "pgqueue_schedule_tick",
         "pgqueue_activity", "pgqueue_backlog", "pgqueue_tally", "pgqueue_unarchived_total", "pgqueue_queue_metric",
+        "pgqueue_log",
     } <= set(present)  # fmt: skip
     assert any(table.startswith("pgqueue_archived_message_") for table in present)
     assert any(table.startswith("pgqueue_stage_") for table in present)
