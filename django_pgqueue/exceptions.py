@@ -102,6 +102,10 @@ class ResultTimeout(PgQueueError, TimeoutError):
         self.ids = ids
 
 
+class EventTimeout(PgQueueError, TimeoutError):
+    """An event that a step of the handler has waited for did not come in time."""
+
+
 class MessageFailed(PgQueueError):
     """A message that was waited for has ended without a result.
 

@@ -126,6 +126,14 @@ class Defer(Outcome):
         self.count_attempt = count_attempt
 
 
+class Pause(Defer):
+    """Give the message back by a statement that an app of the queue has. Handlers neither return nor raise it."""
+
+    def settle(self, leased: Any, *, skip_lost: bool, using: str) -> dict[int, str]:
+        """Write the outcome of one message. Returns the event by its id, as :func:`django_pgqueue.defer` does."""
+        raise NotImplementedError
+
+
 class Retry(Outcome):
     """Report a failure and try again, or dead-letter the message when its attempts are used up.
 

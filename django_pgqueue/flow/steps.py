@@ -6,24 +6,56 @@ import inspect
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from django_pgqueue import codecs, handlers
-from django_pgqueue.delivery import Delivery
-from django_pgqueue.exceptions import HandlerError, InvalidMessage, LeaseLost
+from django_pgqueue.codecs import Place
+from django_pgqueue.delivery import Delivery, Leased
+from django_pgqueue.exceptions import EventTimeout, HandlerError, InvalidMessage, LeaseLost
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.enqueue import require_flow
 from django_pgqueue.lifecycle.sealing import place_of, seal
-from django_pgqueue.outcomes import Reject
+from django_pgqueue.outcomes import Pause, Reject
 from django_pgqueue.sql.call import alias, call
 
 PAUSE_SECONDS = 1.0
 READ = "SELECT kind, name, value::text FROM pgqueue_steps(%s::bigint, %s::uuid)"
 KEEP = "SELECT pgqueue_step_keep(%s::bigint, %s::uuid, %s::text, %s::text, %s::jsonb)"
+PAUSE = """
+SELECT id, outcome FROM pgqueue_step_pause(
+    %s::bigint, %s::uuid, %s::text, %s::text, %s::interval, %s::timestamptz, %s::boolean)
+"""
+EVENT = "SELECT e::text FROM pgqueue_step_event(%s::bigint, %s::uuid, %s::text) AS e"
+NOTIFY = "SELECT pgqueue_notify_event(%s::text, %s::jsonb)"
+A_YEAR = timedelta(days=365)
+# An event has no channel whose key a codec could take.
+NOWHERE = Place("", "", dict)
+
+
+class StepPause(Pause):
+    """Give the message back for a sleep, or for an event. ``time``: how long at most, or until when."""
+
+    __match_args__ = ("kind", "name", "time")
+
+    def __init__(self, kind: Literal["sleep", "wait"], name: str, time: timedelta | datetime) -> None:
+        if not isinstance(time, datetime | timedelta):
+            raise ValueError(f"a pause takes a timedelta or an aware datetime, not {type(time).__name__}")
+        until, delay = (time, None) if isinstance(time, datetime) else (None, time)
+        super().__init__(until, delay)
+        if kind == "wait":
+            # It has no time of its own: in a test, ``drain`` goes on with it when the event comes.
+            self.until = self.delay = None
+        self.kind, self.name, self.time = kind, name, time
+
+    def settle(self, leased: Leased, *, skip_lost: bool, using: str) -> dict[int, str]:
+        """Keep that the message pauses, and give it back, both or neither."""
+        delay, until = (None, self.time) if isinstance(self.time, datetime) else (self.time, None)
+        return dict(call(using, PAUSE, [leased.id, leased.token, self.kind, self.name, delay, until, skip_lost]))
 
 
 class Steps:
@@ -99,6 +131,31 @@ class Steps:
         call(self.using, KEEP, [self.delivery.id, self.delivery.token, kind, name, stored])
         return json.loads(text)
 
+    def sleep(self, name: str, time: timedelta | datetime) -> None:
+        """End the handler, and return from here in the delivery after ``time``: a timedelta, or an aware datetime.
+
+        The message is scheduled meanwhile: it holds no slot, no lease and no place of a limit, and uses no attempt. A
+        reschedule ends the sleep early.
+        """
+        if not self.find("sleep", name)[0]:
+            raise StepPause("sleep", name, time)
+
+    def wait(self, event: str, timeout: timedelta | datetime = A_YEAR) -> Any:
+        """Return the payload of an event; end the handler until it comes, as ``sleep`` does.
+
+        ``event``: a name of 1 to 200 characters, unique in the database; :func:`notify_event` gives it, before or
+        after. ``timeout``: a timedelta, or an aware datetime. Raises EventTimeout if it did not come in time, in each
+        later delivery, too; a reschedule ends the wait early.
+        """
+        self.find("wait", event)
+        decided = call(self.using, EVENT, [self.delivery.id, self.delivery.token, event])
+        if not decided:
+            raise StepPause("wait", event, timeout)
+        [(payload,)] = decided
+        if payload is None:
+            raise EventTimeout(f"the event {event!r} did not come in time")
+        return codecs.opened(from_json(payload), NOWHERE)
+
     def cursor(self, name: str, start: Any = None) -> Cursor:
         """Return the place of a long loop: where a former delivery was, or ``start``. Use it in a ``with`` block."""
         kept, value = self.find("cursor", name)
@@ -166,6 +223,14 @@ class AsyncSteps:
             return value
         return await sync_to_async(self._steps.keep)(name, await function(*arguments, **keywords))
 
+    async def sleep(self, name: str, time: timedelta | datetime) -> None:
+        """End the handler, and return from here in the delivery after ``time``, as ``Steps.sleep`` does."""
+        await sync_to_async(self._steps.sleep)(name, time)
+
+    async def wait(self, event: str, timeout: timedelta | datetime = A_YEAR) -> Any:  # noqa: ASYNC109  (as the sync one)
+        """Return the payload of an event; end the handler until it comes, as ``Steps.wait`` does."""
+        return await sync_to_async(self._steps.wait)(event, timeout)
+
     async def cursor(self, name: str, start: Any = None) -> AsyncCursor:
         """Return the place of a long loop, as ``Steps.cursor`` does. Use it in an ``async with`` block."""
         return AsyncCursor(await sync_to_async(self._steps.cursor)(name, start))
@@ -224,3 +289,23 @@ def steps_of(delivery: Delivery[Any], *, using: str | None = None) -> Steps:
 def asteps_of(delivery: Delivery[Any], *, using: str | None = None) -> AsyncSteps:
     """Return the steps of a message that an async handler got, as :func:`steps_of` does."""
     return AsyncSteps(steps_of(delivery, using=using))
+
+
+def notify_event(name: str, payload: Any = None, *, using: str | None = None) -> bool:
+    """Give an event to the steps that wait for it, now or later, in the caller's transaction.
+
+    ``name``: 1 to 200 characters, unique in the database: ``"parcel-7 sent"``. ``payload``: JSON. ``using``: database
+    alias; default: the queue's.
+
+    Returns whether it is the first of this name; another one changes nothing. It is kept for ARCHIVE_RETENTION. Raises
+    InvalidMessage.
+    """
+    require_flow("notify_event")
+    text = codecs.sealed(to_json(payload, "payload of the event") or "null", NOWHERE)
+    codecs.refuse_stored_form(text, "the payload of the event")
+    [(first,)] = call(using, NOTIFY, [checked_text(name, "the name of the event"), text])
+    return bool(first)
+
+
+anotify_event = sync_to_async(notify_event)
+"""``notify_event`` for async code."""

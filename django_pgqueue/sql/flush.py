@@ -43,7 +43,9 @@ WITH batches AS (DELETE FROM pgqueue_batch),
     added AS (DELETE FROM pgqueue_batch_added),
     unsure AS (DELETE FROM pgqueue_batch_unsure),
     progress AS (DELETE FROM pgqueue_progress),
-    steps AS (DELETE FROM pgqueue_step)
+    steps AS (DELETE FROM pgqueue_step),
+    events AS (DELETE FROM pgqueue_event),
+    unsure_events AS (DELETE FROM pgqueue_event_unsure)
 SELECT 1
 """
 

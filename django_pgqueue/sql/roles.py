@@ -37,7 +37,17 @@ TABLES = (
 PIPELINE_TABLES = ("lake", "queue_metric", "ingest", "ingest_stage")
 
 # Tables of the optional app django_pgqueue.flow.
-FLOW_TABLES = ("batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step")
+FLOW_TABLES = (
+    "batch",
+    "batch_member",
+    "batch_lost",
+    "batch_added",
+    "batch_unsure",
+    "progress",
+    "step",
+    "event",
+    "event_unsure",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +152,10 @@ KINDS = (PRODUCER, WORKER, OPERATOR, READER, PIPELINE)
 # What the app of batches adds to each kind.
 FLOW_LOOKS = tuple(TableRight(READ, table, "look at batches") for table in FLOW_TABLES)
 FLOW = {
-    PRODUCER.name: (("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after", "progress_of"), ()),
+    PRODUCER.name: (
+        ("batch_open", "batch_seal", "batch_enter", "batch_counts", "enqueue_after", "progress_of", "notify_event"),
+        (),
+    ),
     WORKER.name: (
         (
             "batch_open",
@@ -153,14 +166,16 @@ FLOW = {
             "after_results",
             "progress",
             "progress_of",
+            "notify_event",
+            "step_event",
             "step_keep",
+            "step_pause",
             "steps",
         ),
         (),
     ),
-    **{
-        kind.name: (("batch_counts", "batch_check", "progress_of"), FLOW_LOOKS) for kind in (OPERATOR, READER, PIPELINE)
-    },
+    OPERATOR.name: (("batch_counts", "batch_check", "progress_of", "notify_event"), FLOW_LOOKS),
+    **{kind.name: (("batch_counts", "batch_check", "progress_of"), FLOW_LOOKS) for kind in (READER, PIPELINE)},
 }
 
 

@@ -22,7 +22,7 @@ from django_pgqueue.jsonb import to_json
 from django_pgqueue.lifecycle.logs import keep_logs
 from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_unknown, retry
 from django_pgqueue.lifecycle.upkeep import prune
-from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Reject, Retry
+from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Pause, Reject, Retry
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
 from django_pgqueue.worker.executor import COMPLETED, Execution, HandlerMissing, failed_execution
@@ -233,6 +233,8 @@ def batch_key(execution: Execution) -> tuple[str, ...]:
             return ("retry", execution.reason)
         case HandlerMissing():
             return ("defer_unknown",)
+        case Pause():
+            return ("pause", str(execution.delivery.id))
         case Defer(until, delay, state, count_attempt):
             return ("defer", repr(until), repr(delay), stored_text(state), str(count_attempt))
         case Reject(reason, details):
@@ -314,6 +316,8 @@ def settle_group(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
         case HandlerMissing():
             errors = [execution.error or {} for execution in batch]
             return dict(defer_unknown(deliveries, errors=errors, skip_lost=skip_lost, using=using))
+        case Pause() as pause:
+            return pause.settle(deliveries[0], skip_lost=skip_lost, using=using)
         case Defer(until, delay, state, count_attempt):
             return dict(
                 defer(

@@ -39,6 +39,7 @@ TABLES = [
     "limit", "limit_handler", "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note",
     "unique_key",
     "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step",
+    "event", "event_unsure",
 ]  # fmt: skip
 
 # An explanation begins with its code: a word after SELECT, or either word of a CASE.

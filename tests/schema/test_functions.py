@@ -106,7 +106,7 @@ def test_the_database_has_the_signatures_of_the_files() -> None:
 
 
 def test_locks_are_taken_as_the_lock_order_says() -> None:
-    """Everything is SKIP LOCKED or try-lock, but for a max_size channel, the end of a batch, and edits of limits."""
+    """All is SKIP LOCKED or try-lock, but for a max_size channel, the end of a batch, events, and edits of limits."""
     for path in FILES:
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
         waiting = re.findall(r"FOR (?:NO KEY )?UPDATE(?! (?:OF \w+ )?SKIP LOCKED)", code)
@@ -121,6 +121,7 @@ def test_locks_are_taken_as_the_lock_order_says() -> None:
                     "pgqueue_limit_set_v",
                     "pgqueue_limit_pause_v",
                     "pgqueue_limit_drop_v",
+                    "pgqueue_notify_event_v",
                 )
             )
             else []

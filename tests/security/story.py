@@ -162,6 +162,9 @@ class Story:
         yield self.call("place, done", "progress_of(ARRAY[%s::bigint])", message)
         yield self.call("*", "step_keep(%s, %s, 'step', 'charge', '1')", message, token)
         yield self.call("name, value", "steps(%s, %s)", message, token)
+        yield self.call("*", "step_event(%s, %s, 'sent')", message, token)
+        yield self.call("outcome", "step_pause(%s, %s, 'wait', 'sent', '1 day')", message, token)
+        yield self.call("*", "notify_event('sent', '7')")
 
     def load(self) -> Iterator[Any]:
         [(stage,)] = self.call("*", "ingest_open('job', 0, '{\"handler\": \"bulk\"}')")

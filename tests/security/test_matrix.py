@@ -102,7 +102,10 @@ VERBS = """
     after_results       .        x       .         .       .
     progress            .        x       .         .       .
     progress_of         x        x       x         x       x
+    notify_event        x        x       x         .       .
+    step_event          .        x       .         .       .
     step_keep           .        x       .         .       .
+    step_pause          .        x       .         .       .
     steps               .        x       .         .       .
 """
 # S I U D: the whole table; i u s: some columns, those of COLUMNS.
@@ -153,6 +156,8 @@ TABLES = """
     batch_unsure        .          .       S         S       S
     progress            .          .       S         S       S
     step                .          .       S         S       S
+    event               .          .       S         S       S
+    event_unsure        .          .       S         S       S
 """
 # Not: id, status, attempts, state, errors, created_at, leased_at, lease_expires_at, lease_token, worker, …
 GIVEN = "channel_id handler payload body headers priority dequeue_at max_attempts backoff backoff_factor "

@@ -2,8 +2,8 @@
 -- letters were deleted, so that none can come. The steps of dead letters go on with the redriven messages, or are
 -- deleted.
 -- Statement trigger on pgqueue_dead_letter, AFTER UPDATE (transition table: came) and AFTER DELETE (gone).
--- Locks: their steps; the rows of pgqueue_batch, FOR KEY SHARE, from the newest waiting message on, so that none is let go before
--- this transaction ends; it waits for settlements that may be the last. A deletion: as pgqueue_after_settled.
+-- Locks: their steps; the rows of pgqueue_batch, FOR KEY SHARE, from the newest waiting message on, so that none is let
+-- go before this transaction ends; it waits for settlements that may be the last. A deletion: as pgqueue_after_settled.
 CREATE FUNCTION pgqueue_after_dead_letter()
 RETURNS trigger
 LANGUAGE plpgsql

@@ -1,5 +1,5 @@
--- Returns for pgqueue_explain_message what a message waits for: {"sentence", "facts"}; NULL: it waits for no others. It
--- names five of them.
+-- Returns for pgqueue_explain_message what a message waits for: {"sentence", "facts"}; NULL: for nothing. That is other
+-- messages, of which it names five; or an event, or the end of a sleep.
 -- Locks: none.
 CREATE FUNCTION pgqueue_after_explain(p_id bigint)
 RETURNS jsonb
@@ -30,5 +30,13 @@ CROSS JOIN LATERAL (
     ) AS o
 ) AS n
 CROSS JOIN LATERAL (SELECT count(*) AS lost FROM pgqueue_batch_lost AS o WHERE o.batch_id = b.id) AS l
-WHERE b.id = -p_id;
+WHERE b.id = -p_id
+UNION ALL
+SELECT jsonb_build_object(
+    'sentence', format(CASE s.kind WHEN 'wait' THEN 'It waits for the event "%s", until %s.'
+        ELSE 'It sleeps in its step "%s" until %s.' END, s.name, date_trunc('second', s.until)),
+    'facts', jsonb_build_object(CASE s.kind WHEN 'wait' THEN 'event' ELSE 'step' END, s.name, 'until', s.until))
+FROM pgqueue_step AS s
+WHERE s.message_id = p_id AND s.until > clock_timestamp()
+LIMIT 1;
 $$;

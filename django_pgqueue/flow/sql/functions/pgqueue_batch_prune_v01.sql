@@ -1,5 +1,6 @@
 -- Deletes batches that have been over for longer than p_older_than, with what is kept of their members, 10,000 a call.
--- NULL keeps them; and progress that was begun as long ago, of messages that are not live. A prune runs it.
+-- NULL keeps them; and progress that was begun as long ago, of messages that are not live; and events of that age. A
+-- prune runs it.
 -- Returns how many were deleted.
 -- Locks: batches, SKIP LOCKED.
 CREATE FUNCTION pgqueue_batch_prune(p_older_than interval)
@@ -28,6 +29,13 @@ BEGIN
         WHERE o.started_at < clock_timestamp() - p_older_than
             AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = o.message_id)
         ORDER BY o.started_at
+        LIMIT 10000
+        FOR UPDATE SKIP LOCKED));
+    DELETE FROM pgqueue_event AS e
+    WHERE e.name = ANY (ARRAY(
+        SELECT o.name FROM pgqueue_event AS o
+        WHERE o.notified_at < clock_timestamp() - p_older_than
+        ORDER BY o.notified_at
         LIMIT 10000
         FOR UPDATE SKIP LOCKED));
     RETURN cardinality(v_ids);

@@ -37,6 +37,7 @@ BEGIN
             WHERE u.batch_id = v_id AND NOT EXISTS (SELECT FROM pgqueue_batch_member AS m WHERE m.batch_id = v_id);
         END IF;
     END LOOP;
+    PERFORM pgqueue_event_sweep();
     RETURN v_ended;
 END;
 $$;

@@ -10,7 +10,9 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 BEGIN
-    PERFORM pgqueue_step_hold(p_id, p_token);
+    IF NOT pgqueue_step_hold(p_id, p_token) THEN
+        PERFORM pgqueue_lease_lost(ARRAY[p_id], '{}');
+    END IF;
     INSERT INTO pgqueue_step AS s (message_id, kind, name, value) VALUES (p_id, p_kind, p_name, p_value)
     ON CONFLICT (message_id, kind, name) DO UPDATE SET value = excluded.value, kept_at = clock_timestamp();
 END;

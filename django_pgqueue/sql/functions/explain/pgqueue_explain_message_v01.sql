@@ -91,11 +91,11 @@ BEGIN
         RETURN QUERY SELECT n.code, n.sentence, n.facts FROM pgqueue_explain_waits(m, false) AS n;
         v_waits := FOUND;
     END IF;
-    IF m.waits_for = -2 THEN
+    IF m.status <> 2 AND (m.flow <= 0 OR m.waits_for = -2) THEN
         IF to_regproc('pgqueue_after_explain') IS NOT NULL THEN
             v_blocked := pgqueue_after_explain(p_id);
         END IF;
-        v_waits := true;
+        v_waits := v_waits OR m.waits_for IS NOT DISTINCT FROM -2;
     END IF;
     -- The row of the worker names the hundred that run longest: one that is not there need not wait when there are as
     -- many.
