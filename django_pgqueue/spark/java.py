@@ -32,19 +32,12 @@ class Java:
     """A Java runtime; ``home`` is the folder with bin/java."""
 
     home: Path
-    version: tuple[int, ...]
-
-    @property
-    def usable(self) -> bool:
-        return self.version[0] >= MINIMUM_MAJOR
-
-    def __str__(self) -> str:
-        return f"Java {'.'.join(map(str, self.version))} ({self.home})"
+    major: int
 
     @property
     def environment(self) -> dict[str, str]:
         """Return the variables that let Spark start with this runtime."""
-        without = [VECTORS, ACTION] if self.version[0] >= WITHOUT_ACTION else [VECTORS]
+        without = [VECTORS, ACTION] if self.major >= WITHOUT_ACTION else [VECTORS]
         return {
             "JAVA_HOME": str(WRAPPER),
             "PGQUEUE_JAVA_HOME": str(self.home),
@@ -56,9 +49,9 @@ def find_java() -> Java:
     """Return the first runtime that Spark can use. Raises PipelineError."""
     refused = []
     for java in _runtimes():
-        if java.usable:
+        if java.major >= MINIMUM_MAJOR:
             return java
-        refused.append(str(java))
+        refused.append(f"Java {java.major} ({java.home})")
     found = f"found only {', '.join(dict.fromkeys(refused))}" if refused else "found none"
     raise PipelineError(
         f"Spark needs Java {MINIMUM_MAJOR} or newer, {found}: install it (apt-get install openjdk-17-jre-headless), "
@@ -86,14 +79,9 @@ def _look(program: Path) -> Iterator[Java]:
         release = (home / "release").read_text(errors="replace")
     except OSError:
         return  # the launcher of a version manager: its JAVA_HOME says where the runtime is
-    if version := re.search(r'^JAVA_VERSION="(\d[^"]*)"', release, re.MULTILINE):
-        yield Java(home, _numbers(version[1]))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0]))
     # Java 8 calls itself 1.8.
-    return numbers[1:] if numbers[0] == 1 and len(numbers) > 1 else numbers
+    if version := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE):
+        yield Java(home, int(version[1]))
 
 
 def shell_lines() -> str:

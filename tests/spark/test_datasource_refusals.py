@@ -29,19 +29,6 @@ from tests.spark.test_datasource_write import (
 )
 
 
-def test_a_job_that_fails_leaves_nothing(spark: SparkSession, dsn: str, database: Database) -> None:
-    frame = numbers(spark, 2000, 2, payload="IF(id = 1999, 'no json', '{}')")
-    with pytest.raises(
-        Exception,
-        match=r"Nothing was enqueued.*:\n- row 1000 of partition 1, payload: it is no JSON",
-    ):
-        write(frame, dsn)
-
-    assert one(database, "SELECT count(*) FROM pgqueue_message") == 0
-    assert ledger(database) == []
-    assert stages(database) == 0
-
-
 def test_duplicates_and_what_does_not_fit_are_counted(spark: SparkSession, dsn: str, database: Database) -> None:
     database.execute("""SELECT pgqueue_channel_set('default', 'full', '{"max_size": 10, "full_policy": "drop"}')""")
     database.execute("SELECT pgqueue_enqueue('x', p_dedupe_key => 'key 3'), pgqueue_enqueue('x', p_channel => 'full')")
@@ -79,7 +66,7 @@ def test_unknown_channels_are_refused_or_made(spark: SparkSession, dsn: str, dat
         ({"priority": "'high'"}, {}, "The column priority is string; it may be"),
         ({"payload": "1"}, {}, "The column payload is int; it may be string, struct"),
         ({}, {"jobs": "1"}, "Unknown option jobs"),
-        ({}, {"headers": "{"}, "The option headers is wrong"),
+        ({}, {"priority": "5"}, "Unknown option priority"),
         ({}, {"source": "host=127.0.0.1 port=9 password=canary77"}, "cannot be reached"),
     ],
 )

@@ -118,13 +118,14 @@ def test_limits_that_do_not_exist_fail_the_job(spark: SparkSession, dsn: str, da
 
 
 def test_options_stand_for_columns_and_for_nulls(spark: SparkSession, dsn: str, database: Database) -> None:
-    frame = numbers(spark, 4, 1, handler="IF(id < 2, NULL, 'own')", priority="CAST(NULL AS INT)")
-    write(frame, dsn, handler="common", channel="default", delay="1h", max_attempts="2")
+    frame = numbers(spark, 4, 1, handler="IF(id < 2, NULL, 'own')", channel="CAST(NULL AS STRING)")
+    write(frame, dsn, handler="common", queue="emails", channel="a", create_channels="true")
     rows = database.execute(
-        "SELECT handler, status, max_attempts, priority FROM pgqueue_message ORDER BY id"
+        "SELECT m.handler, c.queue, c.name FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id"
+        " ORDER BY m.id"
     ).fetchall()
 
-    assert rows == [("common", 3, 2, 0), ("common", 3, 2, 0), ("own", 3, 2, 0), ("own", 3, 2, 0)]
+    assert rows == [(handler, "emails", "a") for handler in ("common", "common", "own", "own")]
 
 
 def test_messages_come_in_the_order_of_the_frame(spark: SparkSession, dsn: str, database: Database) -> None:
@@ -156,15 +157,18 @@ def test_a_job_that_was_done_does_not_compute_its_frame_again(
     frame = (
         spark.read.parquet(str(orders)).orderBy("customer").selectExpr("'mail.send' AS handler", "struct(n) AS payload")
     )
-    assert enqueue_once(frame, "import 1", source=dsn, priority=3)
+    assert enqueue_once(frame, "import 1", source=dsn, channel="a", create_channels=True)
     for file in orders.iterdir():
         file.unlink()
 
-    assert not enqueue_once(frame, "import 1", source=dsn, priority=3)
+    assert not enqueue_once(frame, "import 1", source=dsn, channel="a", create_channels=True)
     with pytest.raises(Exception, match="parquet"):
         write(frame, dsn, job="import 1")
 
-    assert database.execute("SELECT count(*), min(priority) FROM pgqueue_message").fetchone() == (10, 3)
+    sent = (
+        "SELECT count(*) FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id WHERE c.name = 'a'"
+    )
+    assert one(database, sent) == 10
     assert ledger(database) == [("import 1", 0, 10, 0, 0)]
 
 

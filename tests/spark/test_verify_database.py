@@ -49,15 +49,6 @@ def test_rows_that_are_there_twice_are_a_difference(verify: Any, lake: Path) -> 
     )
 
 
-def test_a_file_whose_rows_the_database_has_is_brought_back_by_a_rescan(verify: Any, lake: Path) -> None:
-    first_file(lake).unlink()
-
-    said = verify()[1]
-
-    assert "then run `export --rescan`" in said
-    assert "--forget-missing" not in said
-
-
 def test_rows_that_the_database_does_not_have_any_more_come_from_a_copy_or_are_given_up(
     verify: Any, lake: Path, database: psycopg.Connection[Any], tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.transforms.sla import parse_duration
 
 # Spark itself puts these names among the options.
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
@@ -91,13 +91,11 @@ def moment_option(text: str) -> datetime:
 
 
 def duration_option(text: str) -> float:
-    """Parse a duration into seconds: a number, or a number with a unit: 30, 30s, 10m, 2h, 1d. Raises ValueError."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    number, unit = (text[:-1], text[-1]) if text and text[-1] in units else (text, "s")
-    seconds = float(number) * units[unit]
-    if not 0 < seconds < 1e9:
+    """Parse a duration such as 30s, 10m or 2h into seconds. Raises ValueError."""
+    found = parse_duration(text)
+    if found is None:
         raise ValueError(f"{text!r} is not a positive time such as 30s, 10m or 2h.")
-    return seconds
+    return found.total_seconds()
 
 
 def channel_name(text: str) -> str:
@@ -155,30 +153,11 @@ class WriteOptions:
         source = given.source()
         job = None if stream else given.take("job", channel_name)
         create_channels = given.take("create_channels", boolean_option, False)
-        constants = {
-            "handler": given.take("handler", channel_name),
-            "queue": given.take("queue", channel_name),
-            "channel": given.take("channel", channel_name),
-            "priority": given.take("priority", int),
-            "max_attempts": given.take("max_attempts", whole_option(1)),
-            "delay": given.take("delay", duration_option),
-            "backoff": given.take("backoff", duration_option),
-            "backoff_factor": given.take("backoff_factor", float),
-            "backoff_longest": given.take("backoff_longest", duration_option),
-            "headers": given.take("headers", json_option),
-        }
+        constants = {name: given.take(name, channel_name) for name in ("handler", "queue", "channel")}
         given.end()
-        constants_as_text = {name: str(value) for name, value in constants.items() if value is not None}
-        for name in ("delay", "backoff", "backoff_longest"):
-            if name in constants_as_text:
-                constants_as_text[name] += " seconds"
-        return cls(source, job, create_channels, constants_as_text)
-
-
-def json_option(text: str) -> str:
-    """Return a text unchanged, if it is JSON. Raises ValueError."""
-    json.loads(text)
-    return text
+        return cls(
+            source, job, create_channels, {name: value for name, value in constants.items() if value is not None}
+        )
 
 
 @dataclass(frozen=True, slots=True)

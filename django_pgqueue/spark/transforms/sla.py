@@ -9,7 +9,7 @@ from datetime import timedelta
 from django_pgqueue.spark.errors import PipelineError
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
+DURATION = re.compile(r"(\d{1,8}(?:\.\d{1,8})?)\s*(ms|s|m|h|d|)")
 
 
 def parse_sla(entries: Iterable[str]) -> dict[str, timedelta]:
