@@ -3,7 +3,7 @@ import os
 import re
 
 # The tables and functions of the app django_pgqueue.pipeline, as an error of PostgreSQL names them.
-PIPELINE = re.compile(r"\bpgqueue_(lake|queue_metric|ingest|stream)")
+PIPELINE = re.compile(r"\bpgqueue_(lake|queue_metric|ingest)")
 NO_TABLES = (
     "It lacks tables or functions of the pipeline: "
     'add "django_pgqueue.pipeline" to INSTALLED_APPS and run manage.py migrate.'

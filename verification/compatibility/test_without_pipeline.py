@@ -88,6 +88,6 @@ def test_every_page_of_the_queue_opens_and_none_of_the_pipeline_is_there(results
 
 def test_spark_says_what_to_install(results: Results) -> None:
     """It is run without Django, and knows the database alone."""
-    assert len(results["spark"]) == 4
+    assert len(results["spark"]) == 3
     for text in results["spark"]:
         assert 'add "django_pgqueue.pipeline" to INSTALLED_APPS and run manage.py migrate' in text
