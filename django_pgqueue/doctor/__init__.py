@@ -12,6 +12,7 @@ from django_pgqueue.checks.functions import FUNCTIONS
 from django_pgqueue.checks.migrated import find_schema_problem, is_migrated, optional_problems
 from django_pgqueue.checks.rules import CRITICAL, NOTE, WARNING, Finding, Limits, Rule, Severity, apply
 from django_pgqueue.checks.server import SERVER, TABLES
+from django_pgqueue.doctor.flow import STUCK
 from django_pgqueue.doctor.indexes import INDEXES
 from django_pgqueue.doctor.queues import BREAKERS, LOST_CHANNELS, SHARED_LIMITS, UNKNOWN_HANDLERS, WAITS
 from django_pgqueue.doctor.server import CLOCK, HORIZON, NOTIFY, STORAGE, VACUUM
@@ -32,6 +33,7 @@ EXAMINATIONS: dict[str, tuple[Rule, ...]] = {
     "dead_letters": DEAD_LETTERS,
     "housekeeping": HOUSEKEEPING,
     "counters": COUNTERS,
+    "flow": STUCK,
     "horizon": HORIZON,
     "storage": STORAGE,
     "vacuum": VACUUM,

@@ -33,7 +33,8 @@ class AsJson:
 
 HEALTH = """
 SELECT queue, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead,
-    extract(epoch FROM oldest), oldest_channel, workers, paused, complete, unknown_handler
+    extract(epoch FROM oldest), oldest_channel, workers, paused, complete, unknown_handler,
+    blocked
 FROM pgqueue_health(%s::text, %s::integer, %s::interval)
 """
 
@@ -46,7 +47,8 @@ class QueueHealth(AsJson):
     the message before them of their order key; ``scheduled``: those that wait for their time. ``oldest_age``: how long
     ago the oldest ready message became due; ``oldest_channel``: its channel. ``workers``: the live ones that serve the
     queue. ``complete``: False if there are more messages than were counted; the numbers are then lower bounds.
-    ``unknown_handler``: scheduled messages that wait for a worker that has their handler.
+    ``unknown_handler``: scheduled messages that wait for a worker that has their handler; ``blocked``: those that wait
+    for other messages.
     """
 
     queue: str
@@ -62,6 +64,7 @@ class QueueHealth(AsJson):
     paused: bool
     complete: bool
     unknown_handler: int = 0
+    blocked: int = 0
 
 
 def health(queue: str | None = None, *, most: int = MOST_COUNTED_ROWS, using: str | None = None) -> list[QueueHealth]:

@@ -82,6 +82,7 @@ def test_the_state_of_the_queues() -> None:
         ("mails", "ready"): 0, ("mails", "leased"): 0, ("mails", "scheduled"): 0, ("mails", "waiting_for_limit"): 0,
         ("mails", "waiting_for_order_key"): 0,
     }  # fmt: skip
+    assert values("pgqueue_blocked_messages") == {("default",): 0, ("mails",): 0}
     assert values("pgqueue_dead_letters") == {("default",): 1, ("mails",): 0}
     assert values("pgqueue_oldest_ready_age_seconds")["default",] >= 600
     assert values("pgqueue_oldest_ready_age_seconds")["mails",] == 0

@@ -107,3 +107,12 @@ def test_messages_for_handlers_that_the_workers_do_not_know_are_counted():
     retry(fails, errors=[{"type": "Oops"}], delays=[timedelta(minutes=1)])
     [row] = health("default")
     assert (row.scheduled, row.unknown_handler) == (3, 2)
+
+
+def test_messages_that_wait_for_others_are_counted():
+    first = enqueue("h")
+    for delay in (None, timedelta(minutes=1)):
+        enqueue("h", after=[first], delay=delay)
+    enqueue("h", delay=timedelta(minutes=1))
+    [row] = health("default")
+    assert (row.ready, row.scheduled, row.blocked) == (1, 3, 2)

@@ -118,6 +118,7 @@ def queue_families(rows: list[QueueHealth]) -> list[Family]:
                 for state in ("ready", "leased", "scheduled", "waiting_for_limit", "waiting_for_order_key")
             ],
         ),
+        gauge("blocked_messages", "Scheduled messages that wait for others; a lower bound, as above.", each("blocked")),
         gauge("dead_letters", "Dead letters that were not redriven; a lower bound, as above.", each("dead")),
         gauge("counts_complete", "1: the counts are exact. 0: there are more than were counted.", each("complete")),
         gauge(

@@ -196,6 +196,8 @@ def health_text(rows: list[QueueHealth], tripped: list[BreakerState]) -> str:
         text += f", {at_least}{limited} waiting for a limit"
     if keyed := sum(row.waiting_for_order_key for row in rows):
         text += f", {at_least}{keyed} waiting for their order key"
+    if blocked := sum(row.blocked for row in rows):
+        text += f", {at_least}{blocked} waiting for other messages"
     if tripped:
         text += f", {len(tripped)} breaker(s) open"
     if unknown := sum(row.unknown_handler for row in rows):

@@ -6,7 +6,7 @@
 -- their time. complete: these were all; else the counts mean "at least". oldest: age of the oldest ready message since
 -- it became due; oldest_channel: its channel. workers: those that serve the queue and sent a
 -- heartbeat in the last p_silence. unknown_handler: the scheduled messages that wait for a worker that knows their
--- handler.
+-- handler; blocked: those that wait for other messages.
 -- Locks: none.
 CREATE FUNCTION pgqueue_health(
     p_queue text DEFAULT NULL,
@@ -26,7 +26,8 @@ RETURNS TABLE (
     workers integer,
     paused boolean,
     complete boolean,
-    unknown_handler integer
+    unknown_handler integer,
+    blocked integer
 )
 LANGUAGE sql
 STABLE
@@ -52,25 +53,26 @@ waiting AS MATERIALIZED (
 -- the key.
 held AS MATERIALIZED (
     SELECT c.queue, m.state, count(*) AS messages,
-        count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler
+        count(*) FILTER (WHERE m.error_type LIKE '%UnknownHandler') AS unknown_handler,
+        count(*) FILTER (WHERE m.is_blocked) AS blocked
     FROM (
         (
-            SELECT l.channel_id, 'leased' AS state, NULL AS error_type FROM pgqueue_message AS l
+            SELECT l.channel_id, 'leased' AS state, NULL AS error_type, false AS is_blocked FROM pgqueue_message AS l
             WHERE l.status = 2 ORDER BY l.channel_id, l.leased_at LIMIT p_most + 1
         )
         UNION ALL
         (
-            SELECT w.channel_id, 'limited', NULL FROM pgqueue_message AS w
+            SELECT w.channel_id, 'limited', NULL, false FROM pgqueue_message AS w
             WHERE w.waits_for >= 0 ORDER BY w.waits_for LIMIT p_most + 1
         )
         UNION ALL
         (
-            SELECT s.channel_id, 'scheduled', s.errors -> -1 ->> 'type' FROM pgqueue_message AS s
+            SELECT s.channel_id, 'scheduled', s.errors -> -1 ->> 'type', false FROM pgqueue_message AS s
             WHERE s.status = 3 AND s.waits_for IS NULL ORDER BY s.dequeue_at LIMIT p_most + 1
         )
         UNION ALL
         (
-            SELECT k.channel_id, CASE WHEN k.waits_for = -1 THEN 'keyed' ELSE 'scheduled' END, NULL
+            SELECT k.channel_id, CASE WHEN k.waits_for = -1 THEN 'keyed' ELSE 'scheduled' END, NULL, k.waits_for = -2
             FROM pgqueue_message AS k
             WHERE k.waits_for < 0 ORDER BY k.waits_for LIMIT p_most + 1
         )
@@ -94,7 +96,7 @@ counted AS MATERIALIZED (
             coalesce(max(o.messages) FILTER (WHERE o.state = 'scheduled'), 0) AS scheduled,
             coalesce(max(o.messages) FILTER (WHERE o.state = 'limited'), 0) AS limited,
             coalesce(max(o.messages) FILTER (WHERE o.state = 'keyed'), 0) AS keyed,
-            coalesce(sum(o.unknown_handler), 0) AS unknown_handler
+            coalesce(sum(o.unknown_handler), 0) AS unknown_handler, coalesce(sum(o.blocked), 0) AS blocked
         FROM held AS o WHERE o.queue = n.queue
     ) AS h
     WHERE n.queue IS NOT NULL AND (p_queue IS NULL OR n.queue = p_queue)
@@ -111,7 +113,7 @@ SELECT n.queue::text, least(n.ready, p_most), least(n.leased, p_most)::integer, 
         AND coalesce((SELECT bool_and(a.complete) FROM waiting AS a), true)
         AND coalesce((SELECT max(t.messages)
             FROM (SELECT sum(h.messages) AS messages FROM held AS h GROUP BY h.state) AS t), 0) <= p_most,
-    least(n.unknown_handler, p_most)::integer
+    least(n.unknown_handler, p_most)::integer, least(n.blocked, p_most)::integer
 FROM counted AS n
 LEFT JOIN waiting AS w ON w.queue = n.queue
 ORDER BY n.queue;
