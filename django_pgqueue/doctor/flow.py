@@ -28,10 +28,10 @@ def stuck(using: str, limits: Limits) -> Iterator[Row]:
 STUCK = (
     Rule("wait_endless", CRITICAL, stuck, "count shown",
         "{count} message(s) wait for others that are neither live nor dead letters, for ever: {shown}.",
-        "Rows were deleted by hand. Cancel the messages that wait, or reschedule those whose work is due as new ones."),
+        "Rows were deleted by hand. Cancel the messages that wait, and enqueue again what is still to be done."),
     Rule("batch_refused", WARNING, stuck, "count shown",
         "{count} batch(es) are over, and what follows them was refused: {shown}. The reason of one: {reason}",
-        "Mend the cause, and enqueue the message yourself: its row in pgqueue_batch has it, until retention deletes it."),
+        "Mend the cause, and enqueue the message yourself: its row in pgqueue_batch has it until retention."),
     Rule("batch_full", WARNING, stuck, "count shown",
         "{count} batch(es) have no members left, and what follows waits for room: {shown}. The reason of one: {reason}",
         "Each sweep tries again. Give the channel room, or a larger max_size."),

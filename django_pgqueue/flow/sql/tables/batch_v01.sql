@@ -53,7 +53,8 @@ CREATE TABLE pgqueue_batch_added (
 ALTER TABLE pgqueue_batch_added REPLICA IDENTITY FULL;
 CREATE INDEX pgqueue_batch_added_batch ON pgqueue_batch_added (batch_id);
 
--- A row is a settlement that could not tell whether it was the last one of its batch. The next sweep looks again.
+-- A row is a settlement that could not tell whether it was the last one of its batch, or the commit of a message that
+-- waits, which could not seal it. The next sweep looks again.
 CREATE TABLE pgqueue_batch_unsure (
     batch_id bigint NOT NULL,
     noted_at timestamptz NOT NULL DEFAULT clock_timestamp()
