@@ -6,13 +6,13 @@ import pytest
 
 from verification.model_based.clock import make_database
 
-from .stage import Stage, opened
+from .stage import APPS, Stage, opened
 
 
 @pytest.fixture(scope="session")
 def url(pg_url: str) -> str:
     """A database of its own: it is emptied some thousand times."""
-    return make_database(pg_url, "pgqueue_interleavings")
+    return make_database(pg_url, "pgqueue_interleavings", APPS)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from verification.model_based.sql import Queue
 
 from .verbs import ABSENT, DEAD, READY, Verb
 
+APPS = ("pgqueue", "pgqueue_flow")
+FLOW = ("batch", "batch_member", "batch_lost", "batch_unsure")
 RELATIONS = ("same message", "same channel", "other channel")
 LEASE = 1_000_000
 FREE, ELSE = "·", "passes by"
@@ -41,7 +43,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Stage:
-    """``limits`` of the channels; ``isolation`` of both transactions."""
+    """``limits`` of the channels; ``isolation`` of both transactions; ``awaited``: another message waits for theirs."""
 
     queue: Queue
     first: Session
@@ -49,6 +51,7 @@ class Stage:
     pool: Executor
     isolation: str = "read committed"
     limits: str = "{}"
+    awaited: bool = False
 
     def answer(self, one: Verb, other: Verb, relation: str) -> str:
         """·, or what is different from how it would be without the first."""
@@ -127,6 +130,7 @@ class Stage:
     def arrange(self, one: Verb, other: Verb, relation: str) -> tuple[Subject, Subject]:
         """The queue as new, with one message, or one for each call."""
         self.queue.reset()
+        self.queue.session.execute("; ".join(f"DELETE FROM pgqueue_{table}" for table in FLOW))
         for name in "xy":
             self.queue.one("SELECT pgqueue_channel_set('default', %s, %s::jsonb)", name, self.limits)
         if relation == "same message":
@@ -135,6 +139,9 @@ class Stage:
         else:
             second = "x" if relation == "same channel" else "y"
             subjects = (self.make("x", one.needs, "k"), self.make(second, other.needs, "l"))
+        if self.awaited:
+            ids = sorted({subject.id for subject in subjects} - {0})
+            self.queue.one("SELECT id FROM pgqueue_enqueue_after(%s, 'run', 'waits', '{}', 'y')", ids)
         # Leases have expired by now: the sweep would take them.
         self.queue.set_clock(2 * LEASE)
         return subjects

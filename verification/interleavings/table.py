@@ -20,9 +20,10 @@ class Block:
     heading: str
     isolation: str
     limits: str = "{}"
+    awaited: bool = False
 
     def ask(self, stage: Stage) -> Answers:
-        stage.isolation, stage.limits = self.isolation, self.limits
+        stage.isolation, stage.limits, stage.awaited = self.isolation, self.limits, self.awaited
         return {
             (one.name, other.name): tuple(stage.answer(one, other, relation) for relation in RELATIONS)
             for one in VERBS
@@ -46,6 +47,7 @@ BLOCKS = (
     Block("READ COMMITTED", "read committed"),
     Block("Channels with max_size and max_concurrency", "read committed", LIMITED),
     Block("REPEATABLE READ", "repeatable read"),
+    Block("Messages that another one waits for", "read committed", awaited=True),
 )
 
 
@@ -60,7 +62,7 @@ CROSSED = "In opposite order"
 
 def crossed(stage: Stage) -> list[str]:
     """Pairs of calls that end in an error when two transactions do them in opposite order."""
-    stage.isolation, stage.limits = "read committed", "{}"
+    stage.isolation, stage.limits, stage.awaited = "read committed", "{}", False
     lines = ["| One call | Another | Ends one of them with |", "|---|---|---|"]
     for place, one in enumerate(VERBS):
         groups: dict[str, list[str]] = {}

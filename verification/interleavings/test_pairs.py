@@ -48,6 +48,11 @@ def test_no_call_waits_for_an_open_producer(stage: Stage, other: Verb) -> None:
             assert stage.answer(one, other, relation) == FREE
 
 
+@pytest.mark.parametrize("other", VERBS, ids=lambda verb: verb.name)
+def test_no_call_waits_for_a_client_that_waits_for_its_message(stage: Stage, other: Verb) -> None:
+    assert stage.answer(VERB["enqueue_after"], other, "same message") == FREE
+
+
 @pytest.mark.parametrize(("function", "guard", "instead", "pair"), WAITING, ids=[" ".join(w[3][:2]) for w in WAITING])
 def test_a_lock_that_waits_is_seen(
     stage: Stage, function: str, guard: str, instead: str, pair: tuple[str, str, str]

@@ -36,6 +36,10 @@ VERBS = (
         "SELECT c.id, 'work', %(key)s FROM pgqueue_channel AS c WHERE c.name = %(channel)s RETURNING id",
         ABSENT,
     ),
+    Verb(
+        "enqueue_after",
+        "SELECT id, refusal FROM pgqueue_enqueue_after(ARRAY[%(id)s::bigint], 'run', 'work', '{}', %(channel)s)",
+    ),
     Verb("dequeue", "SELECT id FROM pgqueue_dequeue()", READY),
     Verb("pop", "SELECT id FROM pgqueue_pop()", READY),
     # Nothing else is there: it takes back what has expired.

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -33,8 +34,8 @@ DEFAULTS = """
 """
 
 
-def make_database(server: str, name: str) -> str:
-    """A new database with the queue in it, on the server of this URL, that goes by the fake clock. Returns its URL."""
+def make_database(server: str, name: str, apps: Sequence[str] = ("pgqueue",)) -> str:
+    """A new database with these apps in it, on the server of this URL, that goes by the fake clock. Returns its URL."""
     parts = urlsplit(server)
     with psycopg.connect(urlunsplit(parts._replace(path="/postgres")), autocommit=True) as session:
         session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
@@ -46,8 +47,9 @@ def make_database(server: str, name: str) -> str:
         "DJANGO_SETTINGS_MODULE": "testproject.settings",
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "testproject")]),
     }
-    migrate = [sys.executable, "-m", "django", "migrate", "pgqueue", "--verbosity", "0", "--skip-checks"]
-    subprocess.run(migrate, env=environment, cwd=REPOSITORY, check=True)
+    for app in apps:
+        migrate = [sys.executable, "-m", "django", "migrate", app, "--verbosity", "0", "--skip-checks"]
+        subprocess.run(migrate, env=environment, cwd=REPOSITORY, check=True)
     with psycopg.connect(url, autocommit=True) as session:
         install(session)
     return url
