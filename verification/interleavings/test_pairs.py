@@ -23,7 +23,7 @@ WAITING = [
         "c.name = p_channel FOR UPDATE;",
         ("enqueue", "enqueue", "same channel"),
     ),
-    ("channel_purge", SKIPS, "FOR UPDATE", ("dequeue", "channel_purge", "same message")),
+    ("lock_unleased", SKIPS, "FOR UPDATE", ("dequeue", "channel_purge", "same message")),
     ("reclaim", f"{SKIPS}\n        ) AS m", "FOR UPDATE) AS m", ("complete", "sweep", "same message")),
     ("reclaim", f"{SKIPS}\n        ) AS m", "FOR UPDATE) AS m", ("complete", "dequeue of expired", "same message")),
 ]
