@@ -57,6 +57,7 @@ def test_a_second_run_begins_from_the_beginning_and_leaves_other_queues_alone(ma
     assert again.stdout.count("match\n") == 6
     assert "The lake is whole." in again.stdout
     assert "Time travel: the archive in the lake had 0 rows in version 0, and has " in again.stdout
+    assert "dead letters chosen, " in again.stdout
     assert "<svg" in (tmp_path / "report.html").read_text()
     assert "2 worker processes" in again.stdout
     assert Departure.objects.count() == 200

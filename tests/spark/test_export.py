@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
@@ -208,17 +207,6 @@ def test_payloads_of_a_megabyte_arrive(source: Source, database: Database, lake:
     lengths = [len(row["payload"]) for row in lake_rows(lake)]
     assert lengths == [row[0] for row in database.execute(f"SELECT length(payload::text) FROM {ARCHIVE} ORDER BY id")]
     assert min(lengths) > 1_000_000
-
-
-def test_the_lake_is_a_dataset_for_other_readers(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10, channel="'a/b=c'")
-    fill_archive(database, 5, day=DAY + timedelta(days=1))
-    export(source, lake)
-
-    table = ds.dataset(lake / "archive", partitioning="hive").to_table()
-
-    assert table.num_rows == 15
-    assert set(table["day"].to_pylist()) == {"2026-03-14", "2026-03-15"}
 
 
 def test_dead_letters_that_are_redriven_meanwhile_are_there_once(

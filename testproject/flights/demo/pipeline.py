@@ -64,7 +64,14 @@ def remove_lake() -> None:
 
 def commands() -> Iterator[list[str]]:
     """As one would type them, in this order."""
-    actions = (["export"], ["verify"], ["rollup", QUICK], ["report", f"--output={os.path.relpath(page())}"])
+    actions = (
+        ["export"],
+        ["verify"],
+        ["rollup", QUICK],
+        ["report", f"--output={os.path.relpath(page())}"],
+        # These flights would die again, so the demo only counts them.
+        ["redrive", "--where=reason = 'never_departed'", "--dry-run", QUICK],
+    )
     for action, *options in actions:
         yield ["manage.py", "pgqueue", "lake", action, f"--lake={os.path.relpath(lake())}", *options]
 

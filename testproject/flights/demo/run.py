@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,7 +122,7 @@ def compare(out: Output, flights: int) -> bool:
 def analyse(out: Output) -> bool:
     """Take the archive to the lake, and print what comes back. Returns whether it equals the archive."""
     for command in pipeline.commands():
-        out.line(" ".join(command))
+        out.line(shlex.join(command))
         for line in pipeline.run(command):
             out.line(f"   {line}")
     out.line(pipeline.travelled())
