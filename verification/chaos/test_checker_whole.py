@@ -24,7 +24,7 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.create(1, kind="atomic", detail={"order_key": "k"})
     story.create(2, channel=2, detail={"guarded": "h"})
     story.create(3, channel=2, detail={"limits": [1]})
-    story.create(4, channel=3, detail={"batch": 7})
+    story.create(4, channel=3, detail={"batch": 7, "unique": {"key": "k", "until": "settled"}})
     story.op("enqueue", keys=["other:5"], channel="channel 2", result="fail", value={"error": "channel full"})
     story.lease(1, "a")
     story.beat(1)
@@ -45,7 +45,8 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     story.complete(3)
     story.lease(4, "e")
     story.complete(4)
-    story.create(6, channel=3, detail={"after": 7, "awaits": [4]})
+    debounced = {"key": "d", "until": "due", "at_most": "1 s"}
+    story.create(6, channel=3, detail={"after": 7, "awaits": [4], "unique": debounced})
     story.lease(6, "f")
     story.complete(6)
     story.info("drained")
@@ -56,7 +57,7 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     verdicts = check(story.history())
     assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}
     assert [verdict.name for verdict in verdicts if not verdict.checked] == []
-    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 28)]
+    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 30)]
 
 
 def test_a_call_whose_answer_was_lost_may_have_been_done_or_not() -> None:
