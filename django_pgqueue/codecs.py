@@ -38,6 +38,10 @@ class Place:
         return self.read_context()
 
 
+NOWHERE = Place("", "", dict)
+"""The place of what belongs to no channel: the payload of an event."""
+
+
 class Codec(Protocol):
     """Describe a codec: a class without arguments, which PAYLOAD_CODEC names.
 

@@ -14,18 +14,25 @@ from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
+from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue import codecs
 from django_pgqueue.admin import payload_search, rendering, story
 from django_pgqueue.admin.base import ReadOnlyAdmin, Text, column
 from django_pgqueue.admin.story import RedriveEntry, redrive_history
+from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.lifecycle.logs import logs_of
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 from django_pgqueue.sql.call import call
 
 PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress AS p WHERE p.message_id = %s"
+STEPS = """
+SELECT s.kind, s.name, s.value::text, s.until, s.kept_at FROM pgqueue_step AS s
+WHERE s.message_id = %s ORDER BY s.kept_at LIMIT 100
+"""
+SHOWN_RESULT_CHARACTERS = 200
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST_CHARACTERS = 100_000
@@ -78,9 +85,9 @@ class ContentAdmin(ReadOnlyAdmin):
         return None if item is None else prepare(request, item)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # Only the app has progress.
+        # Only the app has progress and steps.
         (name, options), *rest = super().get_fieldsets(request, obj)
-        shown = ["progress"] if apps.is_installed(FLOW) else []
+        shown = ["progress", "steps"] if apps.is_installed(FLOW) else []
         return [(name, {**options, "fields": [*options["fields"], *shown]}), *rest]
 
     @admin.display(description=_("progress"))
@@ -94,6 +101,16 @@ class ContentAdmin(ReadOnlyAdmin):
             bar = format_html('<progress value="{}" max="{}"></progress> ', done, total) if total else ""
             return format_html("{}{} {} ({})", bar, text, rendering.name(note), rendering.at(updated_at))
         return self.or_dash(None)
+
+    @admin.display(description=_("steps"))
+    def steps(self, item: Any) -> str:
+        """Return a table of what the steps of the handler have kept, the end of long results cut off."""
+        rows = [
+            (kind, rendering.name(name), rendering.at(at), rendering.at(until) if until else "", result(item, value))
+            for kind, name, value, until, at in call(item._state.db, STEPS, [item.pk])
+        ]
+        titles = [_("kind"), _("name"), _("kept at"), _("until"), _("result")]
+        return rendering.table(titles, rows) if rows else self.or_dash(None)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # These columns have no index: each filter in the address would read the whole table.
@@ -210,6 +227,14 @@ def logs_html(item: Any) -> dict[int, str]:
             "<details><summary>{}</summary>{}</details>", _("log of attempt %d") % attempt, text
         )
     return found
+
+
+def result(item: Any, text: str | None) -> str:
+    """Return the result of a step for a table, up to SHOWN_RESULT_CHARACTERS."""
+    value = from_json(text)
+    if codecs.is_sealed(value):
+        return value_html(item, value)
+    return rendering.name(Truncator(text or "").chars(SHOWN_RESULT_CHARACTERS))
 
 
 def value_html_or_none(item: Any, value: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.apps import apps
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
@@ -24,6 +25,7 @@ from django_pgqueue.admin.filters import (
     HolderFilter,
     WaitingFilter,
 )
+from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.models import Channel, Message, SharedLimit
 from django_pgqueue.sql.call import alias, call
 
@@ -32,6 +34,7 @@ AWAITED = """
 SELECT a.member_id, EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = a.member_id)
 FROM pgqueue_batch_member AS a WHERE a.batch_id = -%s::bigint ORDER BY a.member_id LIMIT 20
 """
+EVENT = f"SELECT s.name {message_actions.WAITING} LIMIT 1"
 WAITS = {-1: _("waits for its order key"), -2: _("blocked")}
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 
@@ -46,6 +49,7 @@ class MessageAdmin(BulkActionsAdmin):
     exact_search = ("dedupe_key", "order_key", "handler")
     part_search = ("channel__name", *content.ERRORS)
     actions = ["retry_now", "reschedule", "edit", "cancel", "discard", "release_leases"]
+    actions += ["notify_event"] if apps.is_installed(FLOW) else []
     fieldsets = [
         (None, {"fields": ["channel_shown", "handler", "state_now", "attempts_of", *content.CONTENT]}),
         (_("Why is it not running?"), {"fields": ["explanation"]}),
@@ -138,6 +142,9 @@ class MessageAdmin(BulkActionsAdmin):
             actions["release_leases"] = _("Release the lease")
         else:
             actions |= {"reschedule": _("Reschedule"), "edit": _("Edit the payload")}
+        if item.status == Message.Status.SCHEDULED and apps.is_installed(FLOW):
+            for (event,) in call(item._state.db, EVENT, [[item.pk]]):
+                actions["notify_event"] = _('Notify "%s"') % event
         if item.cancelled_at is None:
             actions["cancel"] = _("Cancel")
         return actions | {"discard": _("Discard")}
@@ -155,6 +162,8 @@ class MessageAdmin(BulkActionsAdmin):
     release_leases = bulk(
         message_actions.RELEASE, _("Release the leases of selected messages"), "release", status=Message.Status.LEASED
     )
+
+    notify_event = bulk(message_actions.NOTIFY_EVENT, _("Notify the events of selected messages"), "reschedule")
 
     @admin.action(description=_("Edit the payload of the selected message"), permissions=["edit"])
     def edit(self, request: HttpRequest, queryset: QuerySet[Message]) -> HttpResponse | None:

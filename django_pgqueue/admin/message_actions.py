@@ -15,12 +15,21 @@ from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue import cancel, delete_dead, discard, edit, lease_release, redrive, reschedule
+from django_pgqueue import cancel, codecs, delete_dead, discard, edit, lease_release, redrive, reschedule
 from django_pgqueue.admin.base import Text
 from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
 from django_pgqueue.admin.edit_payload import PayloadAction
+from django_pgqueue.jsonb import to_json
+from django_pgqueue.sql.call import call
 
+# Only the app of batches has steps.
+WAITING = "FROM pgqueue_step AS s WHERE s.message_id = ANY (%s) AND s.kind = 'wait' AND s.until IS NOT NULL"
+NOTIFY = f"""
+SELECT w.message_id, pgqueue_notify_event(w.name, %s::jsonb) FROM (
+    SELECT s.message_id, s.name {WAITING} ORDER BY s.name
+) AS w
+"""  # noqa: S608
 SETTLED = ngettext_lazy("%d message was settled already.", "%d messages were settled already.")
 GONE = ngettext_lazy("%d message no longer exists.", "%d messages no longer exist.")
 BUSY = ngettext_lazy(
@@ -118,6 +127,35 @@ RESCHEDULE = Action(
     logged=rescheduled_text,
     form=WhenForm,
 )
+
+
+class EventForm(forms.Form):
+    payload = forms.JSONField(label=_("Payload (JSON)"), required=False, widget=forms.Textarea(attrs={"rows": 4}))
+
+
+def notify_events(ids: list[int], payload: Any, using: str) -> dict[int, str]:
+    """Notify the events that the messages wait for. Returns the outcome of those that wait for one."""
+    text = codecs.sealed(to_json(payload, "payload") or "null", codecs.NOWHERE)
+    return dict.fromkeys((row[0] for row in call(using, NOTIFY, (text, ids))), "notified")
+
+
+NOTIFY_EVENT = Action(
+    name="notify_event",
+    title=_("Notify the events that messages wait for"),
+    consequence=_("The messages go on with the payload below, and so do all others that wait for the same events."),
+    button=_("Notify"),
+    run=lambda ids, cleaned, using: {
+        **dict.fromkeys(ids, "not_waiting"), **notify_events(ids, cleaned["payload"], using),
+    },
+    done={"notified": ngettext_lazy("%d message goes on.", "%d messages go on.")},
+    left={
+        "not_waiting": ngettext_lazy(
+            "%d message does not wait for an event.", "%d messages do not wait for an event."
+        ),
+    },
+    logged=lambda cleaned: now("Its event was notified by hand."),
+    form=EventForm,
+)  # fmt: skip
 DISCARD = Action(
     name="discard",
     title=_("Discard messages"),

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from django_pgqueue import codecs, handlers
-from django_pgqueue.codecs import Place
+from django_pgqueue.codecs import NOWHERE
 from django_pgqueue.delivery import Delivery, Leased
 from django_pgqueue.exceptions import EventTimeout, HandlerError, InvalidMessage, LeaseLost
 from django_pgqueue.jsonb import from_json, to_json
@@ -33,8 +33,6 @@ SELECT id, outcome FROM pgqueue_step_pause(
 EVENT = "SELECT e::text FROM pgqueue_step_event(%s::bigint, %s::uuid, %s::text) AS e"
 NOTIFY = "SELECT pgqueue_notify_event(%s::text, %s::jsonb)"
 A_YEAR = timedelta(days=365)
-# An event has no channel whose key a codec could take.
-NOWHERE = Place("", "", dict)
 
 
 class StepPause(Pause):

@@ -127,8 +127,8 @@ class Drain:
         return [delivery for delivery in deliveries if delivery.id not in self._for_later]
 
     def _make_due(self, queue: str | None) -> int:
-        """Make the messages due that are next in time. Returns how many."""
-        scheduled = Message.objects.using(self._using).filter(status=Message.Status.SCHEDULED)
+        """Make the messages due that are next in time, of those that wait for nothing else. Returns how many."""
+        scheduled = Message.objects.using(self._using).filter(status=Message.Status.SCHEDULED, waits_for=None)
         if queue:
             scheduled = scheduled.filter(channel__queue=queue)
         soonest = scheduled.order_by("dequeue_at").values_list("dequeue_at", flat=True).first()

@@ -33,6 +33,7 @@ from django_pgqueue.delivery import Delivery, Enqueued
 from django_pgqueue.exceptions import ChannelFull, InvalidMessage, LeaseLost
 from django_pgqueue.flow import Batch, Ended, batch_of, chain, results_of
 from django_pgqueue.models import ArchivedMessage, Message
+from django_pgqueue.testing import drain
 from tests.support.refusals import refused, rolled_back
 from tests.support.sql import sql
 
@@ -490,6 +491,14 @@ def test_explain_says_what_it_waits_for():
     [reason] = [reason for reason in explain_message(last.id) if reason.code == "blocked"]
     assert f"message {load.id}, which is blocked" in reason.sentence
     assert "due" not in [reason.code for reason in explain_message(load.id)]
+
+
+def test_a_drain_with_scheduled_leaves_what_is_blocked():
+    a = enqueue("a")
+    dead_letter(take("a"), reason="no")
+    load = enqueue("load", after=[a], on_dead="wait")
+    assert drain(with_scheduled=True).handled == ()
+    assert sql("SELECT waits_for FROM pgqueue_message WHERE id = %s", load.id) == [(-2,)]
 
 
 def test_a_lost_lease_reads_no_results():

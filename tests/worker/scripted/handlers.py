@@ -20,6 +20,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
 from django_pgqueue import Breaker, Cancelled, Complete, Defer, Delivery, Reject, Retry, handler, schedule
+from django_pgqueue.flow import steps_of
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS scripted_effect (
@@ -91,6 +92,13 @@ def play(delivery: Delivery, steps: Sequence[Sequence[Any]]) -> Any:
                     apart("INSERT INTO scripted_mark (name) VALUES ('killed')")
                     os.kill(os.getpid(), signal.SIGKILL)
                 return Defer(state=page + 1) if page + 1 < pages else Complete(pages)
+            case "step":
+                name, atomic, *inner = arguments
+                steps_of(delivery)(name, play, delivery, inner, atomic=atomic)
+            case "pause":
+                steps_of(delivery).sleep("pause", timedelta(seconds=arguments[0]))
+            case "wait":
+                steps_of(delivery).wait(*arguments)
             case "enter":
                 transaction.atomic().__enter__()
             case "no autocommit":
