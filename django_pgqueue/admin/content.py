@@ -25,6 +25,7 @@ from django_pgqueue.jsonb import from_json
 from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.lifecycle.logs import logs_of
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
+from django_pgqueue.models import ArchivedMessage, Message
 from django_pgqueue.sql.call import call
 
 PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress AS p WHERE p.message_id = %s"
@@ -105,6 +106,10 @@ class ContentAdmin(ReadOnlyAdmin):
     @admin.display(description=_("steps"))
     def steps(self, item: Any) -> str:
         """Return a table of what the steps of the handler have kept, the end of long results cut off."""
+        # An archived message has none, and a live one that has some is marked.
+        mark = getattr(item, "flow", None if isinstance(item, ArchivedMessage) else 0)
+        if mark is None or mark > 0:
+            return self.or_dash(None)
         rows = [
             (kind, rendering.name(name), rendering.at(at), rendering.at(until) if until else "", result(item, value))
             for kind, name, value, until, at in call(item._state.db, STEPS, [item.pk])
@@ -219,6 +224,8 @@ def value_html(item: Any, value: Any) -> str:
 def logs_html(item: Any) -> dict[int, str]:
     """Return what each attempt has logged, as HTML."""
     found: dict[int, str] = {}
+    if isinstance(item, Message) and not item.attempts and item.last_leased_at is None:
+        return found  # it was never delivered
     for attempt, log in logs_of(item.pk, using=item._state.db).items():
         with suppress(*codecs.FAILURES):
             log = opened(item, log)
