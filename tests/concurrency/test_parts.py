@@ -6,7 +6,7 @@ The tests know the verbs alone: what is enqueued, dequeued and completed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
 from math import ceil
@@ -127,3 +127,46 @@ def test_a_channel_that_a_rate_brings_back_again_and_again_changes_no_part(sessi
     for calls, parts in zip(accumulate(sizes), serve(session, equal, sizes, rated=True), strict=True):
         allowed = longest_turn([1] * 8, sizes)
         assert max(parts) - min(parts) <= allowed, f"after {calls} messages: {parts}"
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_concurrency": 10_000}], ids=["plain", "limited"])
+@pytest.mark.parametrize(("rounds", "missed"), [(5, 3), (30, 15)])
+def test_a_lane_that_another_dequeue_held_gets_the_turns_that_it_has_missed(
+    session: Session, connect: Callable[[], Session], limits: dict[str, Any], rounds: int, missed: int
+) -> None:
+    """Fifteen at most: a dequeue may hold a lane for a long time."""
+    name = f"queue{next(QUEUES)}"
+    for channel in "ab":
+        make_channel(session, channel, name, **limits)
+    enqueue_many(session, ["a", "b"] * 100, name)
+    session.commit()
+    assert len(dequeue(session, 2, queue=name)) == 2, "both have a lane"
+    session.commit()
+    holder = connect()
+    [held] = dequeue(holder, 1, queue=name)
+    for _ in range(rounds):
+        [lease] = dequeue(session, 1, queue=name)
+        session.commit()
+        assert lease.channel != held.channel
+    holder.commit()
+    after = [dequeue(session, 1, queue=name)[0].channel for _ in range(missed + 5)]
+    assert after[: missed + 2] == [held.channel] * (missed + 1) + [lease.channel]
+    assert after[missed + 1 :] == [lease.channel, held.channel] * 2
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_lanes_that_another_dequeue_holds_are_served_by_weight(
+    session: Session, connect: Callable[[], Session], size: int
+) -> None:
+    """In a random order; of 400 messages, a part of 4/7 is off by more than 0.1 once in 20,000 times."""
+    name = f"queue{next(QUEUES)}"
+    weights = {"heavy": 4, "a": 1, "b": 1, "c": 1}
+    for channel, weight in weights.items():
+        make_channel(session, channel, name, weight=weight)
+    enqueue_many(session, [c for _ in range(500) for c in weights], name)
+    session.commit()
+    holder = connect()
+    assert {lease.channel for lease in dequeue(holder, 21, queue=name)} == set(weights)
+    served = Counter(lease.channel for _ in range(420 // size) for lease in dequeue(session, size, queue=name))
+    assert served.total() == 420
+    assert served["heavy"] / served.total() == pytest.approx(4 / 7, abs=0.1)

@@ -3,7 +3,7 @@
 -- first, then those that have more.
 -- The caller's own lanes did not fill the limit. p_lane_seq, p_fresh_seq: where the line began; p_channel_id, p_among:
 -- as in pgqueue_take. A lane that is held keeps its place, so the order of the line would serve the first one until it
--- is empty: hence the channels come in a random order, and one call in four begins at a random place of the line. If it
+-- is empty: hence the channels come in a random order by weight, and one call in four begins at a random place of the line. If it
 -- finds nothing from there, it begins once more where the line began.
 -- Returns the locked ids, none of p_except.
 -- Locks: messages, SKIP LOCKED. Lanes and arrivals are only read: their holders move them.
@@ -44,11 +44,14 @@ BEGIN
             SELECT m.id, m.keyed, u.quota
             FROM (
                 SELECT s.channel_id, s.rank, s.at, s.key,
-                    CASE WHEN v_rest THEN p_limit ELSE (p_limit + count(*) OVER () - 1) / count(*) OVER () END AS quota
+                    CASE WHEN v_rest THEN p_limit
+                        ELSE ceil(p_limit::numeric * c.weight / sum(c.weight) OVER ())::integer END AS quota
                 FROM pgqueue_starts(p_queue, v_lane_seq, v_fresh_seq, v_lanes) AS s
                 JOIN pgqueue_channel AS c ON c.id = s.channel_id
                 WHERE NOT pgqueue_is_limited(c) AND c.id = coalesce(p_channel_id, c.id)
-                ORDER BY random()
+                -- A random order by weight. Source: P. Efraimidis, P. Spirakis, "Weighted random sampling with a
+                -- reservoir", 2006.
+                ORDER BY ln(1 - random()) / c.weight DESC
             ) AS u
             CROSS JOIN LATERAL (
                 SELECT m.id, m.order_key IS NOT NULL AS keyed FROM pgqueue_message AS m
