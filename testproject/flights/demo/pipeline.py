@@ -70,7 +70,7 @@ def commands() -> Iterator[list[str]]:
         ["rollup", QUICK],
         ["report", f"--output={os.path.relpath(page())}"],
         # These flights would die again, so the demo only counts them.
-        ["redrive", "--where=reason = 'never_departed'", "--dry-run", QUICK],
+        ["redrive", '--where=reason = "never_departed"', "--dry-run", QUICK],
     )
     for action, *options in actions:
         yield ["manage.py", "pgqueue", "lake", action, f"--lake={os.path.relpath(lake())}", *options]
