@@ -296,7 +296,7 @@ def notify_event(name: str, payload: Any = None, *, using: str | None = None) ->
     alias; default: the queue's.
 
     Returns whether it is the first of this name; another one changes nothing. It is kept for ARCHIVE_RETENTION. Raises
-    InvalidMessage.
+    InvalidMessage; and ChannelBusy, if another open transaction notifies this event for longer than ENQUEUE_WAIT.
     """
     require_flow("notify_event")
     text = codecs.sealed(to_json(payload, "payload of the event") or "null", NOWHERE)

@@ -193,3 +193,15 @@ def test_hundreds_wait_and_are_notified_at_once(session: Session, connect: Conne
     later = "NOT EXISTS (SELECT FROM pgqueue_step AS s WHERE s.message_id = m.id)"
     assert column(session, f"SELECT m.id FROM pgqueue_message AS m WHERE m.status <> 1 AND NOT {later}") == []
     assert one(session, "SELECT count(*) FROM pgqueue_step WHERE value IS NULL") == 0
+
+
+def test_it_waits_for_another_notification_no_longer_than_an_enqueue(transactions: list[Session]) -> None:
+    first, second, _ = transactions
+    first.execute(NOTIFY)
+    second.execute("SET LOCAL pgqueue.enqueue_wait = '50 ms'")
+    with pytest.raises(psycopg.Error, match=r'the event "x" is busy') as caught:
+        second.execute(NOTIFY)
+    assert caught.value.sqlstate == "PGQ06"
+    second.rollback()
+    first.commit()
+    assert one(second, NOTIFY) is False
