@@ -1,4 +1,4 @@
-"""A channel for each carrier, some of them with limits; and two for what goes on beside them."""
+"""A channel for each carrier, some of them with limits; and three for what goes on beside them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ QUEUE: Final = "flights"
 OFFICE: Final = "office"
 PASSENGERS: Final = "passengers"
 TOWER: Final = "tower"
+SUMS: Final = "sums"
 
 ONE_AT_A_TIME: Final = "F9"
 RATED: Final = "AS"
@@ -41,5 +42,5 @@ def open_channels(carriers: Iterable[str]) -> None:
             channel_set(channel=carrier, queue=QUEUE, **LIMITS[carrier])
         if carrier == PAUSED:
             channel_pause(channel=carrier, queue=QUEUE, reason="the demo resumes it when the others are through")
-    for name in (PASSENGERS, TOWER):
+    for name in (PASSENGERS, TOWER, SUMS):
         channel_set(channel=name, queue=OFFICE)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from django.db.models import Sum
+
 from django_pgqueue import Complete, Delivery, NewMessage, Reject, enqueue_many, handler, schedule
+from django_pgqueue.flow import batch_of
 from flights.channels import OFFICE, PASSENGERS, QUEUE, TOWER
 from flights.models import AircraftLog, Departure, RouteStatistics
 
@@ -65,6 +68,20 @@ def apologise(delivery: Delivery) -> Complete:
 def report(delivery: Delivery) -> Complete:
     """How many have departed: a line of the archive for each second that the demo works."""
     return Complete(result={"departed": AircraftLog.objects.count()})
+
+
+@handler("flights.sum_up", queue=OFFICE)
+def sum_up(delivery: Delivery) -> Complete:
+    """How far a carrier flew: a member of a batch."""
+    entries = AircraftLog.objects.filter(departure__carrier=delivery.payload["carrier"])
+    return Complete(result=entries.aggregate(miles=Sum("miles", default=0)))
+
+
+@handler("flights.total", queue=OFFICE)
+def total(delivery: Delivery) -> Complete:
+    """How far all flew: what follows the batch, once, after its last member."""
+    miles = AircraftLog.objects.aggregate(miles=Sum("miles", default=0))
+    return Complete(result=miles | {"carriers": batch_of(delivery).counts().done})
 
 
 def count(flown: Iterable[Departure]) -> None:

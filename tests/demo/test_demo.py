@@ -36,6 +36,7 @@ def test_a_slice_of_the_flights_matches_the_file(manage: Manage) -> None:
     assert "18 sent, 7 of them at the second attempt or later" in demo.stdout
     assert 'kept with the message: "ConnectionError: the mail server does not answer"' in demo.stdout
     assert "messages/s through one worker process" in demo.stdout
+    assert "16 carriers flew 961,710 miles; what followed their batch, once, has 16 carriers and" in demo.stdout
     assert "make admin" in demo.stdout
     assert Departure.objects.count() == 900
     assert AircraftLog.objects.count() == 900 - NEVER

@@ -10,10 +10,11 @@ from itertools import chain, islice
 
 from django.db import connection
 
-from django_pgqueue import channel_resume
-from django_pgqueue.models import Schedule
+from django_pgqueue import NewMessage, channel_resume, enqueue_many, wait_all
+from django_pgqueue.flow import Batch
+from django_pgqueue.models import ArchivedMessage, Schedule
 from flights import source
-from flights.channels import PAUSED, QUEUE, TOWER, open_channels
+from flights.channels import OFFICE, PAUSED, QUEUE, SUMS, TOWER, open_channels
 from flights.demo import check, pipeline, report, work
 from flights.demo.output import Output, number
 from flights.demo.progress import Progress
@@ -22,6 +23,7 @@ from flights.models import Airline
 
 SINGLY = 100
 LOCK = 7_205_000
+PATIENCE_SECONDS = 60
 
 
 class AlreadyRunning(Exception):
@@ -94,6 +96,24 @@ def work_off(out: Output, messages: int, workers: int, concurrency: int) -> None
     # A worker that drains does not wait for messages that are scheduled: some mails are to be tried again.
     while work.left() or work.apologies():
         work.drain(1, concurrency, lambda left: None)
+
+
+def sum_up(out: Output, concurrency: int) -> bool:
+    """Sum up each carrier in a batch, and wait for what follows it. Returns whether the sums agree."""
+    with Batch(on_done=NewMessage(handler="flights.total", channel=SUMS, queue=OFFICE)) as batch:
+        carriers = enqueue_many(
+            NewMessage(handler="flights.sum_up", payload={"carrier": carrier}, channel=SUMS, queue=OFFICE)
+            for carrier in Airline.objects.values_list("pk", flat=True)
+        )
+    work.drain(1, concurrency, lambda left: None)
+    miles = sum(report["miles"] for report in wait_all(carriers, timeout=PATIENCE_SECONDS))
+    [follower] = ArchivedMessage.objects.filter(handler="flights.total", headers__batch=batch.id)
+    whole = follower.result
+    out.line(
+        f"{number(len(carriers))} carriers flew {number(miles)} miles; what followed their batch, once, has "
+        f"{number(whole['carriers'])} carriers and {number(whole['miles'])} miles"
+    )
+    return bool(whole == {"carriers": len(carriers), "miles": miles})
 
 
 def report_enqueued(out: Output, enqueued: Counter[str], workers: int) -> bool:

@@ -73,6 +73,8 @@ def demo(out: Output, flights: int, workers: int, concurrency: int, *, lake: boo
     enqueued, clean = run.enqueue(out, flights)
     out.title("Work: aircraft log and route statistics, written in the transaction that completes the message")
     run.work_off(out, enqueued.total(), workers, concurrency)
+    out.title("Batch: a sum of each carrier, and what follows when all are there")
+    summed = run.sum_up(out, concurrency)
     out.title(
         "Carriers (wait: from enqueue to lease, run: from lease to settlement, at once: most leases at any moment)"
     )
@@ -86,7 +88,7 @@ def demo(out: Output, flights: int, workers: int, concurrency: int, *, lake: boo
     if lake:
         out.stdout.write(f"Open in a browser, no network needed: {page()}")
     out.stdout.write("Look at it in the browser: make admin")
-    return clean and held and matches
+    return clean and summed and held and matches
 
 
 def first_line(error: Exception) -> str:
