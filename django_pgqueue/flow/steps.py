@@ -123,7 +123,16 @@ class Steps:
             raise Reject("step_not_kept", problem) from error
 
     def write(self, kind: str, name: str, value: Any) -> Any:
-        """Write a value under the lease, and return it as JSON has it. Raises LeaseLost and InvalidMessage."""
+        """Write a value under the lease, and return it as JSON has it.
+
+        Raises LeaseLost, InvalidMessage, and HandlerError for a coroutine, which nobody has awaited.
+        """
+        if inspect.iscoroutine(value):
+            value.close()
+            raise HandlerError(
+                f"the {kind} {name!r} returned a coroutine, which has not run",
+                hint="With asteps_of, give the step the coroutine function itself, and its arguments.",
+            )
         text = to_json(value, f"result of the {kind} {name!r}") or "null"
         [stored] = seal([self.delivery], [text], self.using)
         call(self.using, KEEP, [self.delivery.id, self.delivery.token, kind, name, stored])

@@ -197,7 +197,9 @@ class Buffer:
                 if self.closed:
                     return None
                 self._idle += 1
-                self._changed.wait(self.gathers_for())
+                seconds = self.gathers_for()
+                # It may have let some start whose time was not over a moment ago, in take().
+                self._changed.wait(0 if self._count else seconds)
                 self._idle -= 1
             if self._gatherings:
                 self._changed.notify()  # this thread may have been the one that waited for their time

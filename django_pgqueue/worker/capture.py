@@ -46,7 +46,8 @@ class Log:
         """Return the last records of at most ``most`` characters, with secrets hidden; empty without a record."""
         text = redacted_text("\n".join(self._records), LOG_CHARACTERS)
         if len(text) > most:
-            self._is_cut, text = True, text[-most:].partition("\n")[2]
+            self._is_cut, text = True, text[-most:]
+            text = text.partition("\n")[2] or text
         return f"{LEFT_OUT}\n{text}" if self._is_cut else text
 
 

@@ -334,3 +334,12 @@ def test_a_coroutine_function_needs_the_async_steps():
 
     with pytest.raises(HandlerError, match="coroutine function"):
         steps_of(taken())("charge", charge)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_coroutine_that_nobody_awaits_is_no_result(*, atomic: bool):
+    async def charge() -> None: ...
+
+    with pytest.raises(HandlerError, match="'charge' returned a coroutine, which has not run"):
+        steps_of(taken())("charge", lambda: charge(), atomic=atomic)
+    assert kept() == []

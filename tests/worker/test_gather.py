@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -117,6 +118,27 @@ def test_a_lost_lease_leaves_the_messages_that_gather(register: Any) -> None:
     buffer.put([second, third], 9)
     assert buffer.wait()[1] == [second, third]
     assert buffer.unstarted == 0
+
+
+def test_what_has_gathered_just_before_a_thread_waits_starts(register: Any, monkeypatch: Any) -> None:
+    register("t.gather", in_threads([]), batch=2, gather=SOON)
+    buffer = Buffer(1, 50, keep=False, held=(), wake=lambda: None)
+    buffer.put([replace(DELIVERY, handler="t.gather")], 9)
+    gathers_for = buffer.gathers_for
+
+    def after_its_time() -> float | None:
+        now = time.monotonic() + LONG.total_seconds()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: now)
+            return gathers_for()
+
+    buffer.gathers_for = after_its_time  # type: ignore[method-assign]
+    # Else it waits for the next message, and this one is closed.
+    guard = threading.Timer(5, buffer.close)
+    guard.start()
+    taken = buffer.wait()
+    guard.cancel()
+    assert taken is not None
 
 
 @cases(

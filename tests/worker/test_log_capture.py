@@ -125,6 +125,14 @@ def test_a_batch_shares_the_room_of_one_log(start: Any, register: Any) -> None:
     assert sum(map(len, logs)) < LOG_CHARACTERS + 4 * 100
 
 
+def test_a_record_that_is_longer_than_its_share_of_the_room_loses_its_beginning() -> None:
+    log = Log(logging.INFO)
+    with logging_to(log):
+        logger.info("early")
+        logger.info("%s end", "x" * 500)
+    assert log.text(100) == f"{LEFT_OUT}\n{'x' * 96} end"
+
+
 def test_the_last_records_are_kept_and_a_secret_is_not_cut_in_half() -> None:
     log = Log(logging.INFO)
     with logging_to(log):
