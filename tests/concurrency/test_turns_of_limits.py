@@ -102,3 +102,15 @@ def test_dequeue_matching_takes_a_message_whose_limit_has_room_again(session: Se
     settle(session, [lease])
 
     assert session.execute(MATCHING, [5]).fetchall() == [(full[1],)]
+
+
+def test_a_turn_that_is_given_back_is_not_longer_by_the_turns_that_were_missed(session: Session) -> None:
+    """A turn of 4 messages, three of them for missed turns, was over; one of them was set aside."""
+    for name in "ab":
+        make_channel(session, name)
+        send(session, name, 3, limits=())
+    session.commit()
+    assert len(dequeue(session, 2)) == 2, "both have a lane"
+    session.execute("UPDATE pgqueue_lane SET round = (5 << 20) + (3 << 16) + 1, served = 0")
+    session.execute("SELECT pgqueue_keep_turns(ARRAY(SELECT min(id) FROM pgqueue_message WHERE status = 1))")
+    assert one(session, "SELECT max(served) FROM pgqueue_lane") == 3

@@ -14,7 +14,8 @@ BEGIN
     -- A lane whose turn was over has served 0 of the next one.
     SET seq = nextval('pgqueue_lane_seq'), fresh = true,
         served = greatest(CASE
-            WHEN l.served = 0 THEN least((l.round & 65535) * n.weight, 2147483647) ELSE l.served END - n.messages, 0)
+            WHEN l.served > 0 THEN l.served
+            ELSE least((l.round & 65535) * (1 + (l.round >> 16 & 15)) * n.weight, 2147483647) END - n.messages, 0)
     FROM (
         SELECT t.weight, t.messages, (pgqueue_lock_lane(t.channel_id)).place
         FROM (
