@@ -92,8 +92,14 @@ def to_json(value: Any, what: str, most: int | None = None, *, rows: bool = Fals
     return text
 
 
-def misfit(value: Any, encoder: Encoder) -> str:
-    """Return the way to the first part of ``value`` that is not JSON, as ``.lines[0].price``; empty: the whole."""
+def misfit(value: Any, encoder: Encoder, outer: tuple[int, ...] = ()) -> str:
+    """Return the way to the first part of ``value`` that is not JSON, as ``.lines[0].price``; empty: the whole.
+
+    ``outer``: the ids of the values that contain this one. A value that contains itself is a misfit.
+    """
+    if id(value) in outer:
+        return ""
+    outer += (id(value),)
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
     if isinstance(value, dict):
@@ -106,7 +112,7 @@ def misfit(value: Any, encoder: Encoder) -> str:
         try:
             encoder.encode(part)
         except (TypeError, ValueError):
-            return step + misfit(part, encoder)
+            return step + misfit(part, encoder, outer)
     return ""
 
 
