@@ -39,7 +39,7 @@ def test_of_a_dry_run_the_statements_are_printed_and_nothing_is_granted() -> Non
     assert 'GRANT INSERT ("channel_id", "handler", ' in printed
     assert all(part.strip().endswith(f"TO {QUOTED}") for part in printed.rstrip(";").split(";\n"))
     assert "lease_token" not in printed
-    with pytest.raises(CommandError, match="lacks 13 right"):
+    with pytest.raises(CommandError, match="lacks 14 right"):
         rights("producer")
 
 
