@@ -297,12 +297,12 @@ def converting(function: Callable[[Any], Any], kind: PayloadType, *, asynchronou
     attempt either. Its details name the place and the problem, and show no value.
     """
     if asynchronous:
+        # The loop must not wait for the database.
+        fetch = sync_to_async(converted) if kind.rows else None
 
         @wraps(function)
         async def acall(argument: Any) -> Any:
-            # The loop must not wait for the database.
-            convert = sync_to_async(converted) if kind.rows else None
-            taken = await convert(argument, kind.convert) if convert else converted(argument, kind.convert)
+            taken = await fetch(argument, kind.convert) if fetch else converted(argument, kind.convert)
             return await function(taken)
 
         return acall

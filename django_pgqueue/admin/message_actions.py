@@ -15,12 +15,12 @@ from django.utils.translation import gettext as now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from django_pgqueue import cancel, codecs, delete_dead, discard, edit, lease_release, redrive, reschedule
+from django_pgqueue import cancel, delete_dead, discard, edit, lease_release, redrive, reschedule
 from django_pgqueue.admin.base import Text
 from django_pgqueue.admin.bulk_actions import Action
 from django_pgqueue.admin.confirmation import OptionalReasonForm
 from django_pgqueue.admin.edit_payload import PayloadAction
-from django_pgqueue.jsonb import to_json
+from django_pgqueue.lifecycle.sealing import event_text
 from django_pgqueue.sql.call import call
 
 # Only the app of batches has steps.
@@ -135,8 +135,7 @@ class EventForm(forms.Form):
 
 def notify_events(ids: list[int], payload: Any, using: str) -> dict[int, str]:
     """Notify the events that the messages wait for. Returns the outcome of those that wait for one."""
-    text = codecs.sealed(to_json(payload, "payload") or "null", codecs.NOWHERE)
-    return dict.fromkeys((row[0] for row in call(using, NOTIFY, (text, ids))), "notified")
+    return dict.fromkeys((row[0] for row in call(using, NOTIFY, (event_text(payload), ids))), "notified")
 
 
 NOTIFY_EVENT = Action(

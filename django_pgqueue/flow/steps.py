@@ -19,7 +19,7 @@ from django_pgqueue.exceptions import EventTimeout, HandlerError, InvalidMessage
 from django_pgqueue.jsonb import from_json, to_json
 from django_pgqueue.lifecycle.arguments import checked_text
 from django_pgqueue.lifecycle.enqueue import require_flow
-from django_pgqueue.lifecycle.sealing import place_of, seal
+from django_pgqueue.lifecycle.sealing import event_text, place_of, seal
 from django_pgqueue.outcomes import Pause, Reject
 from django_pgqueue.sql.call import alias, call
 
@@ -308,9 +308,7 @@ def notify_event(name: str, payload: Any = None, *, using: str | None = None) ->
     InvalidMessage; and ChannelBusy, if another open transaction notifies this event for longer than ENQUEUE_WAIT.
     """
     require_flow("notify_event")
-    text = codecs.sealed(to_json(payload, "payload of the event") or "null", NOWHERE)
-    codecs.refuse_stored_form(text, "the payload of the event")
-    [(first,)] = call(using, NOTIFY, [checked_text(name, "the name of the event"), text])
+    [(first,)] = call(using, NOTIFY, [checked_text(name, "the name of the event"), event_text(payload)])
     return bool(first)
 
 

@@ -50,6 +50,16 @@ def place(queue: str, channel: str, using: str | None) -> Place:
     return Place(queue, channel, read)
 
 
+def event_text(payload: Any) -> str | None:
+    """Return the payload of an event as it is stored: JSON, encoded by the codec if there is one.
+
+    Raises InvalidMessage.
+    """
+    text = codecs.sealed(to_json(payload, "payload of the event") or "null", codecs.NOWHERE)
+    codecs.refuse_stored_form(text, "the payload of the event")
+    return text
+
+
 def place_of(delivery: Leased, using: str | None) -> Place:
     """Return the queue, channel and context of a leased message, for its codec.
 

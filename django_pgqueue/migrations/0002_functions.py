@@ -218,6 +218,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_take_turn", 1),
         InstallFunction("pgqueue_tick", 1),
         InstallFunction("pgqueue_token_time", 1),
+        InstallFunction("pgqueue_turn", 1),
         InstallFunction("pgqueue_turn_breaker", 1),
         InstallFunction("pgqueue_unpaired", 1),
         InstallFunction("pgqueue_unpark_ordered", 1),

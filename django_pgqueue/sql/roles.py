@@ -28,8 +28,7 @@ PLAN = (
 )  # fmt: skip
 TABLES = (
     "message", "channel", "queue", "archived_message", "log", "dead_letter", "worker", "schedule", "schedule_tick",
-    "lane",
-    "arrival", "gate", "gate_side", "departure", "channel_size", "floor", "waiter", "tally", "unarchived",
+    "lane", "arrival", "gate", "gate_side", "departure", "channel_size", "floor", "waiter", "tally", "unarchived",
     "unarchived_total", "queue_warning", "pruned", "activity", "backlog", "measurement", "limit", "limit_handler",
     "place", "spent", "meter", "breaker_outcome", "breaker_change", "order_note", "unique_key",
 )  # fmt: skip
@@ -38,16 +37,8 @@ PIPELINE_TABLES = ("lake", "queue_metric", "ingest", "ingest_stage")
 
 # Tables of the optional app django_pgqueue.flow.
 FLOW_TABLES = (
-    "batch",
-    "batch_member",
-    "batch_lost",
-    "batch_added",
-    "batch_unsure",
-    "progress",
-    "step",
-    "event",
-    "event_unsure",
-)
+    "batch", "batch_member", "batch_lost", "batch_added", "batch_unsure", "progress", "step", "event", "event_unsure",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from django_pgqueue.worker.failure import describe_error
 
 def function_of(task: Task) -> Callable[[Delivery], Any]:
     """Return the handler's function for a task. An outcome that the task raises or returns is used unchanged."""
-
     typed = options_of(task).typed
     kinds = argument_types(task.func, takes_context=task.takes_context, typed=typed)
+    # The loop must not wait for the database.
     has_rows = any(kind is not None and kind.rows for kind in kinds.values())
+    fetch = sync_to_async(called_arguments) if has_rows else None
 
     def run(delivery: Delivery) -> Outcome:
         arguments = called_arguments(task, *call_arguments(delivery))
@@ -34,8 +35,6 @@ def function_of(task: Task) -> Callable[[Delivery], Any]:
 
     async def run_async(delivery: Delivery) -> Outcome:
         given = call_arguments(delivery)
-        # The loop must not wait for the database.
-        fetch = sync_to_async(called_arguments) if has_rows else None
         arguments = await fetch(task, *given) if fetch else called_arguments(task, *given)
         # Only a repeated attempt reads the errors of the earlier ones from the database.
         look = sync_to_async(result.running_result) if delivery.attempt > 1 else None

@@ -53,6 +53,8 @@ def called_arguments(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any])
 
     Raises Reject: ``invalid_arguments`` for one that does not fit, and ``gone`` for a row that is not there.
     """
+    if not options_of(task).typed:
+        return [*args], {**kwargs}
     try:
         return each_argument(
             task, args, kwargs, lambda value, name, kind: value if kind is None else kind.convert(value, name)

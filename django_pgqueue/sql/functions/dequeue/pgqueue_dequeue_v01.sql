@@ -95,7 +95,7 @@ BEGIN
                 AND (-m.priority, m.dequeue_at, m.id) >= (v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id)
             ORDER BY -m.priority, m.dequeue_at, m.id LIMIT 1 FOR UPDATE SKIP LOCKED;
             v_id := CASE WHEN v_key IS NULL THEN v_id ELSE pgqueue_take_key(v_id, v_lane.channel_id, v_key) END;
-            v_done := v_lane.served + 1 >= (v_lane.round & 65535) * (1 + (v_lane.round >> 16 & 15)) * v_lane.weight;
+            v_done := v_lane.served + 1 >= pgqueue_turn(v_lane.round, v_lane.weight);
             UPDATE pgqueue_lane AS l
             SET seq = CASE WHEN v_done THEN nextval('pgqueue_lane_seq') ELSE l.seq END, ahead = l.ahead - 1,
                 fresh = v_fresh AND NOT v_done, served = CASE WHEN v_done THEN 0 ELSE l.served + 1 END,

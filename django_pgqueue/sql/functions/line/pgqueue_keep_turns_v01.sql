@@ -13,9 +13,8 @@ BEGIN
     UPDATE pgqueue_lane AS l
     -- A lane whose turn was over has served 0 of the next one.
     SET seq = nextval('pgqueue_lane_seq'), fresh = true,
-        served = greatest(CASE
-            WHEN l.served > 0 THEN l.served
-            ELSE least((l.round & 65535) * (1 + (l.round >> 16 & 15)) * n.weight, 2147483647) END - n.messages, 0)
+        served = greatest(
+            CASE WHEN l.served > 0 THEN l.served ELSE pgqueue_turn(l.round, n.weight) END - n.messages, 0)
     FROM (
         SELECT t.weight, t.messages, (pgqueue_lock_lane(t.channel_id)).place
         FROM (

@@ -6,8 +6,7 @@
 -- of the statement.
 -- While other transactions hold a lane, the line goes on without it. A lane that was in the line all the time gets the
 -- turns of the rounds that it has missed with its next one, fifteen at most.
--- Returns round: its number x 2^20 + the missed turns x 2^16 + times. The turn has times x (1 + the
---   missed turns) messages for a weight of 1.
+-- Returns round: its number x 2^20 + the missed turns x 2^16 + times (pgqueue_turn).
 -- Locks: none.
 CREATE FUNCTION pgqueue_round(
     p_queue text, p_line bigint, p_fresh boolean, p_round bigint, p_served integer, p_times integer

@@ -62,7 +62,7 @@ BEGIN
     seq := v_lane.seq;
     contended := p_place IS NULL AND p_channel_id IS NOT NULL;
     p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
-    v_turn := least((v_lane.present & 65535) * (1 + (v_lane.present >> 16 & 15)) * v_lane.weight, 2147483647);
+    v_turn := pgqueue_turn(v_lane.present, v_lane.weight);
     v_lane.quota := least(p_limit, CASE WHEN p_channel_id IS NULL THEN greatest(v_turn - v_lane.served, 1) END);
     IF v_lane.limited THEN
         SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at,
