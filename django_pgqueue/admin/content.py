@@ -221,18 +221,18 @@ def value_html(item: Any, value: Any) -> str:
     return rendering.pretty_json(value)
 
 
-def logs_html(item: Any) -> dict[int, str]:
-    """Return what each attempt has logged, as HTML."""
-    found: dict[int, str] = {}
+def logs_html(item: Any) -> list[tuple[int, str]]:
+    """Return the attempt of each delivery, and what it has logged as HTML, the earliest first."""
+    found: list[tuple[int, str]] = []
     if isinstance(item, Message) and not item.attempts and item.last_leased_at is None:
         return found  # it was never delivered
-    for attempt, log in logs_of(item.pk, using=item._state.db).items():
+    for kept in logs_of(item.pk, using=item._state.db):
+        log = kept.log
         with suppress(*codecs.FAILURES):
             log = opened(item, log)
         text = rendering.pre(log) if isinstance(log, str) else value_html(item, log)
-        found[attempt] = format_html(
-            "<details><summary>{}</summary>{}</details>", _("log of attempt %d") % attempt, text
-        )
+        title = format_html("{}, {}", _("log of attempt %d") % kept.attempt, rendering.at(kept.written_at))
+        found.append((kept.attempt, format_html("<details><summary>{}</summary>{}</details>", title, text)))
     return found
 
 

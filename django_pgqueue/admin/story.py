@@ -4,7 +4,7 @@ read its history: the dead letters that it comes from, and the messages that fol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -76,8 +76,8 @@ class StoryStep:
     body: str = ""
 
 
-def story(item: AnyMessage, logs: Mapping[int, str]) -> str:
-    """Return the story as a list in HTML. ``logs``: HTML of what each attempt has logged."""
+def story(item: AnyMessage, logs: Sequence[tuple[int, str]]) -> str:
+    """Return the story as a list in HTML. ``logs``: the attempt of each delivery, and HTML of what it has logged."""
     return format_html(
         '<ol class="pgqueue-story">{}</ol>', format_html_join("", "<li>{}</li>", _shown(story_steps(item, logs)))
     )
@@ -89,18 +89,18 @@ def _shown(steps: Iterable[StoryStep]) -> Iterator[tuple[str]]:
         yield (format_html("{} <span>{}</span>{}", rendering.badge(step.title, step.kind), notes, step.body),)
 
 
-def story_steps(item: AnyMessage, logs: Mapping[int, str]) -> Iterator[StoryStep]:
+def story_steps(item: AnyMessage, logs: Sequence[tuple[int, str]]) -> Iterator[StoryStep]:
     """Yield the steps, the newest first. The log of an attempt is with its failure, or with the present state."""
     errors = item.errors if isinstance(item.errors, list) else []
     if not all(isinstance(error, Mapping) for error in errors):
         errors = []
     failed = [error.get("attempt") for error in errors]
     present = present_step(item, errors)
-    yield replace(present, body=format_html_join("", "{}", ((logs[n],) for n in sorted(logs) if n not in failed)))
+    yield replace(present, body=format_html_join("", "{}", ((log,) for number, log in logs if number not in failed)))
     before = [item.created_at, *(rendering.parsed(error.get("at")) for error in errors)]
     for error, start in reversed(list(zip(errors, before, strict=False))):
         step = failed_step(error, start)
-        logged = format_html_join("", "{}", ((log,) for number, log in logs.items() if number == error.get("attempt")))
+        logged = format_html_join("", "{}", ((log,) for number, log in logs if number == error.get("attempt")))
         yield replace(step, body=format_html("{}{}", step.body, logged))
     if item.errors and not errors:
         yield StoryStep(_("Errors"), "bad", body=rendering.pretty_json(item.errors))

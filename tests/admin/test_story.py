@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db import connection
 from django.test import Client
@@ -52,12 +53,12 @@ def test_what_each_attempt_has_logged_is_with_it_and_never_as_html(page: Pages) 
     fail("host-1")
     done = dequeue(worker="host-2")
     complete(done)
-    for attempt, text in ((1, "first <b>"), (2, "second")):
-        keep_logs([replace(done[0], attempt=attempt)], [text])
+    for attempt, text in ((1, "first <b>"), (2, "before a sleep"), (2, "second")):
+        keep_logs([replace(done[0], attempt=attempt, token=uuid4())], [text])
     steps = story(page("archivedmessage", done[0].id))
     assert in_order(
-        steps, "completed", "log of attempt 2", "second", "Attempt 1 failed", "log of attempt 1", "first &lt;b&gt;",
-        "enqueued",
+        steps, "completed", "log of attempt 2", "before a sleep", "log of attempt 2", "second", "Attempt 1 failed",
+        "log of attempt 1", "first &lt;b&gt;", "enqueued",
     )  # fmt: skip
 
 

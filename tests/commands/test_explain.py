@@ -55,8 +55,10 @@ def test_what_a_message_has_logged_is_below_and_cannot_color_the_terminal() -> N
     [delivery] = dequeue(queue="mails")
     keep_logs([delivery], ["first\nERROR \x1b[31msecond"])
     lines = run("message", delivery.id).splitlines()
-    assert lines[-3:] == ["log of attempt 1:", "  first", r"  ERROR \x1b[31msecond"]
-    assert json.loads(run("message", delivery.id, "--json"))["logs"] == {"1": "first\nERROR \x1b[31msecond"}
+    assert lines[-3].startswith("log of attempt 1, 20")
+    assert lines[-2:] == ["  first", r"  ERROR \x1b[31msecond"]
+    [log] = json.loads(run("message", delivery.id, "--json"))["logs"]
+    assert (log["attempt"], log["log"]) == (1, "first\nERROR \x1b[31msecond")
 
 
 def test_a_message_that_is_unknown_is_an_answer() -> None:

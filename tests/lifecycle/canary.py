@@ -74,7 +74,12 @@ def tenant() -> str:
     channel_set(channel=name, queue="mails", archive=None)
     sql("INSERT INTO pgqueue_tally VALUES ('mails', %s, 7)", name)
     sql("INSERT INTO pgqueue_unarchived_total VALUES ('mails', %s, 7)", name)
-    sql("INSERT INTO pgqueue_log VALUES (1, 1, 'mails', %s, clock_timestamp(), to_jsonb(%s::text))", name, CANARY)
+    columns = "message_id, lease_token, attempt, queue, channel, log"
+    sql(
+        f"INSERT INTO pgqueue_log ({columns}) SELECT 1, gen_random_uuid(), 1, 'mails', %s, to_jsonb(%s::text)",
+        name,
+        CANARY,
+    )
     measure(timedelta(0))
     counts = dict.fromkeys(
         ("enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries"), 1

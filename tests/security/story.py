@@ -93,7 +93,7 @@ class Story:
         yield len(self.call("id", "heartbeat(%s, %s, '1 minute')", ids, tokens))
         yield self.call("*", "spend(%s, %s, 3)", ids[0], tokens[0])
         yield len(self.call("*", "complete(%s, %s)", ids, tokens))
-        yield len(self.call("*", "keep_logs(%s, ARRAY[1], ARRAY['\"log\"']::jsonb[])", ids[:1]))
+        yield len(self.call("*", "keep_logs(%s, %s, ARRAY[1], ARRAY['\"log\"']::jsonb[])", ids[:1], tokens[:1]))
         yield [row[1] for row in self.call("id, outcome", "defer(%s, %s)", *self.leased())]
         unknown = "defer_unknown(%s, %s, ARRAY['{}']::jsonb[], '10 minutes')"
         yield [row[1] for row in self.call("id, outcome", unknown, *self.leased())]

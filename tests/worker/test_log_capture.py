@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -19,13 +21,14 @@ from django_pgqueue import (
     channel_erase,
     channel_set,
     codecs,
+    dequeue,
     enqueue,
     enqueue_many,
     prune,
     queue_set,
 )
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.lifecycle.logs import logs_of
+from django_pgqueue.lifecycle.logs import keep_logs, logs_of
 from django_pgqueue.lifecycle.sealing import place
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.capture import HANDLER, LEFT_OUT, Log, logging_to
@@ -46,6 +49,10 @@ def _info() -> Any:
     logging.getLogger().removeHandler(HANDLER)
 
 
+def texts(message: int) -> list[Any]:
+    return [kept.log for kept in logs_of(message)]
+
+
 def rows() -> int:
     return value("SELECT count(*) FROM pgqueue_log")
 
@@ -62,11 +69,34 @@ def test_each_attempt_keeps_its_own_records_and_no_others(drain: Drain, register
     register("t.quiet", lambda delivery: logger.info("unseen"))
     message, quiet = enqueue("t.log").id, enqueue("t.quiet").id
     assert drain() == {"completed": 2, "retried": 1}
-    first, second = logs_of(message).values()
+    first, second = texts(message)
     assert first.endswith(f"INFO shop.orders: attempt 1 of {message} with key=********")
     assert second.splitlines()[1].endswith("WARNING shop.orders: late")
     assert len(second.splitlines()) == 2
-    assert logs_of(quiet) == {}
+    assert logs_of(quiet) == []
+
+
+def test_each_delivery_keeps_its_own_also_one_that_used_no_attempt(drain: Drain, register: Any) -> None:
+    def take(delivery: Any) -> Any:
+        logger.info("visit %d", delivery.state or 0)
+        return Defer(delay=timedelta(0), state=(delivery.state or 0) + 1) if delivery.state != 2 else None
+
+    register("t.log", take, log="INFO")
+    message = enqueue("t.log").id
+    drain()
+    assert [text[-7:] for text in texts(message)] == ["visit 0", "visit 1", "visit 2"]
+    assert {kept.attempt for kept in logs_of(message)} == {1}
+
+
+@pytest.mark.django_db
+def test_the_newest_logs_are_kept_of_a_message_that_comes_back_again_and_again() -> None:
+    message, other = enqueue("h").id, enqueue("h").id
+    deliveries = dequeue(limit=2)
+    keep_logs(deliveries, ["0", "x"])
+    for number in range(1, 55):
+        keep_logs([replace(deliveries[0], token=uuid4())], [str(number)])
+    assert texts(message) == [str(number) for number in range(5, 55)]
+    assert texts(other) == ["x"]
 
 
 def test_the_setting_is_for_all_handlers_and_off_is_for_one(drain: Drain, register: Any, settings: Any) -> None:
@@ -93,7 +123,7 @@ def test_async_handlers_beside_each_other_and_what_they_await(drain: Drain, regi
     ids = [answer.id for answer in enqueue_many(NewMessage(handler="t.async", payload=n) for n in range(5))]
     drain()
     for number, message in enumerate(ids):
-        [log] = logs_of(message).values()
+        [log] = texts(message)
         assert [line.rpartition(": ")[2] for line in log.splitlines()] == [
             f"begin {number}", f"in a thread {number}", f"in a task {number}"
         ]  # fmt: skip
@@ -119,7 +149,7 @@ def test_a_batch_shares_the_room_of_one_log(start: Any, register: Any) -> None:
     register("t.batch", take, log="INFO", batch=4)
     ids = [answer.id for answer in enqueue_many(NewMessage(handler="t.batch") for _ in range(4))]
     start(concurrency=1, once=True).join()
-    logs = [log for each in ids for log in logs_of(each).values()]
+    logs = [log for each in ids for log in texts(each)]
     assert len(logs) == 4
     assert all(log.startswith(LEFT_OUT) and log.endswith("1999 " + "x" * 100) for log in logs)
     assert sum(map(len, logs)) < LOG_CHARACTERS + 4 * 100
@@ -157,7 +187,7 @@ def test_a_codec_encodes_the_log(drain: Drain, register: Any, settings: Any) -> 
     register("t.log", lambda delivery: logger.info("canary" * 1_000), log="INFO")
     message = enqueue("t.log").id
     assert drain() == {"completed": 1}
-    [log] = logs_of(message).values()
+    [log] = texts(message)
     assert "canary" not in value("SELECT log::text FROM pgqueue_log")
     assert codecs.opened(log, place("default", "default", None)).endswith("canary")
 

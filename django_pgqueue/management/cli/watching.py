@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -29,7 +29,7 @@ from django_pgqueue.lifecycle.figures import (
     limit_health,
     traffic,
 )
-from django_pgqueue.lifecycle.logs import logs_of
+from django_pgqueue.lifecycle.logs import KeptLog, logs_of
 from django_pgqueue.lifecycle.queues import queue_names
 from django_pgqueue.lifecycle.upkeep import repair
 from django_pgqueue.limits import handler_of_limit
@@ -273,15 +273,18 @@ def explain_tenant(run: VerbRun) -> None:
     explain(run, {q: explain_channel(channel=name, queue=q, using=run.using) for q in queues or ["default"]})
 
 
-def explain(run: VerbRun, found: dict[str, list[Reason]], logs: Mapping[int, Any] | None = None) -> None:
-    """Answer with the reasons by queue; the name of a queue is empty for a message. ``logs``: its logs by attempt."""
+def explain(run: VerbRun, found: dict[str, list[Reason]], logs: Sequence[KeptLog] = ()) -> None:
+    """Answer with the reasons by queue; the name of a queue is empty for a message. ``logs``: those of the message."""
     width = max((len(reason.code) for reasons in found.values() for reason in reasons), default=0)
     lines, facts = [], []
     for queue, reasons in found.items():
         lines += [f"{printable(queue)}/{printable(run.given.name)}:"] if len(found) > 1 else []
         lines += [f"{reason.code:<{width}}  {printable(reason.sentence)}" for reason in reasons]
         facts += [asdict(reason) | ({"queue": queue} if queue else {}) for reason in reasons]
-    for attempt, log in (logs or {}).items():
-        text = log if isinstance(log, str) else "(encrypted: the admin shows it)"
-        lines += [f"log of attempt {attempt}:", *(f"  {printable(line)}" for line in text.splitlines())]
-    run.show(lines, reasons=facts, **({"logs": logs} if logs else {}))
+    for kept in logs:
+        text = kept.log if isinstance(kept.log, str) else "(encrypted: the admin shows it)"
+        lines += [
+            f"log of attempt {kept.attempt}, {kept.written_at:%Y-%m-%d %H:%M:%S}:",
+            *(f"  {printable(line)}" for line in text.splitlines()),
+        ]
+    run.show(lines, reasons=facts, **({"logs": [asdict(kept) for kept in logs]} if logs else {}))

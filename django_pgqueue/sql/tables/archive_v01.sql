@@ -39,16 +39,18 @@ CREATE TABLE pgqueue_archived_message (
 CREATE INDEX pgqueue_archived_message_at
     ON pgqueue_archived_message USING brin (archived_at) WITH (pages_per_range = 32);
 
--- The table holds what handlers have logged (LOG_CAPTURE), a row for each attempt of a message, as a JSON text or in the
--- stored form of a codec. Only pgqueue_keep_logs writes it. A prune deletes rows as old as the archive keeps messages.
+-- The table holds what handlers have logged (LOG_CAPTURE), a row for each delivery of a message, as a JSON text or in
+-- the stored form of a codec. Only pgqueue_keep_logs writes it. A prune deletes rows as old as the archive keeps
+-- messages.
 CREATE TABLE pgqueue_log (
     message_id bigint NOT NULL,
+    lease_token uuid NOT NULL,
     attempt integer NOT NULL,
     queue varchar(100) COLLATE "C" NOT NULL,
     channel varchar(200) COLLATE "C" NOT NULL,
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     log jsonb NOT NULL,
-    PRIMARY KEY (message_id, attempt)
+    PRIMARY KEY (message_id, lease_token)
 );
 CREATE INDEX pgqueue_log_written ON pgqueue_log (written_at);
 

@@ -74,8 +74,8 @@ BEGIN
     SELECT coalesce(sum(c.messages), 0) INTO dead_letters_deleted FROM counted AS c;
     -- Deletes logs as old as the archive keeps messages, if their message has ended and is no dead letter.
     DELETE FROM pgqueue_log AS l
-    WHERE (l.message_id, l.attempt) IN (
-        SELECT o.message_id, o.attempt FROM pgqueue_log AS o
+    WHERE (l.message_id, l.lease_token) IN (
+        SELECT o.message_id, o.lease_token FROM pgqueue_log AS o
         LEFT JOIN pgqueue_queue AS q ON q.name = o.queue
         WHERE o.written_at < clock_timestamp() - coalesce(q.retention, p_archive_retention)
             AND NOT EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = o.message_id)
