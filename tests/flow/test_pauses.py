@@ -21,6 +21,7 @@ from django_pgqueue import (
     prune,
     redrive,
     reschedule,
+    retry,
     sweep,
 )  # fmt: skip
 from django_pgqueue.delivery import Delivery
@@ -173,6 +174,22 @@ def test_an_event_after_the_timeout_and_before_the_delivery_counts():
         sql("SELECT pgqueue_defer(ARRAY[%s::bigint], ARRAY[%s::uuid])", delivery.id, delivery.token)
         drain()
     assert found == [1]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_event_does_not_end_the_back_off_of_a_message_that_has_gone_on(ordered: bool):
+    channel_set(channel="line", ordered=ordered)
+    message, found = job(lambda step: step.wait("x"), channel="line")
+    drain()
+    sql("UPDATE pgqueue_message SET max_attempts = 2")
+    reschedule(message)
+    retry(dequeue(), errors=[{}], delays=[DAY])
+    notify_event("x", 7)
+    assert ended(drain()) == []
+    sql("UPDATE pgqueue_message SET attempts = 0")
+    reschedule(message)
+    drain()
+    assert found == [7]
 
 
 def test_a_reschedule_ends_a_pause():

@@ -40,8 +40,8 @@ BEGIN
                 INSERT INTO pgqueue_event_unsure (name) VALUES (p_name);
             END IF;
         END IF;
-        INSERT INTO pgqueue_step (message_id, kind, name, value, until)
-        VALUES (p_id, p_kind, p_name, v_payload, v_until)
+        INSERT INTO pgqueue_step (message_id, kind, name, value, until, leased_at)
+        SELECT p_id, p_kind, p_name, v_payload, v_until, m.leased_at FROM pgqueue_message AS m WHERE m.id = p_id
         ON CONFLICT (message_id, kind, name) DO NOTHING;
     END IF;
     RETURN QUERY
