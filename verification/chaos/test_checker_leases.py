@@ -104,6 +104,16 @@ def test_i5_a_lease_that_is_born_expired() -> None:
     assert "was born expired" in only(story, "I5")
 
 
+def test_i5_a_lease_that_counts_from_before_its_dequeue() -> None:
+    story = Story()
+    story.create(1)
+    story.wait(1)
+    story.lease(1, "a", leased_at=story.now - SECOND)
+    story.op("dequeue", value={"leases": [[1, "a", 1]], "asked": story.now - 500})
+    story.complete(1)
+    assert "lease a of message 1 counts from before its dequeue, in 102" in only(story, "I5")
+
+
 def test_i5_a_call_may_take_longer_than_its_lease_lasts() -> None:
     story = Story()
     story.create(1)

@@ -18,6 +18,7 @@ DEQUEUE = (
     "SELECT id, token::text, attempts, coalesce(payload ->> 'key', '') "
     "FROM pgqueue_dequeue(%s, %s, make_interval(secs => %s), %s)"
 )
+CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 LEASES = "%(ids)s::bigint[], %(tokens)s::uuid[]"
 CALLS = {
     "complete": f"SELECT pgqueue_complete({LEASES})",
@@ -65,11 +66,13 @@ class Consumer(Actor):
                 # In a transaction that is older than a lease lasts.
                 with Transaction(session) as transaction:
                     time.sleep(lease * 1.1)
+                    [asked] = session.execute(CLOCK).fetchone() or (0,)
                     rows = session.execute(DEQUEUE, parameters).fetchall()
                     transaction.commit()
             else:
+                asked = 0
                 rows = session.execute(DEQUEUE, parameters).fetchall()
-            call.ok(leases=[row[:3] for row in rows])
+            call.ok(leases=[row[:3] for row in rows], asked=asked)
             until = time.monotonic() + lease * 1.5
             return [Held(message, token, attempt, key, until) for message, token, attempt, key in rows]
 

@@ -12,7 +12,13 @@ from .verdict import Findings
 
 
 def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
-    """one lease at a time; no other call ends it early"""
+    """one lease at a time; it lasts from its dequeue on, and no other call ends it early"""
+    asked = {
+        token: op.value["asked"]
+        for op in history.of("dequeue")
+        if op.value.get("asked")
+        for _, token, _ in op.value["leases"]
+    }
     for life in lives.values():
         before: Lease | None = None
         for lease in life.leases:
@@ -21,6 +27,8 @@ def i5_leases_do_not_overlap(history: History, lives: Lives) -> Findings:
             elif (lease.granted.expires_at or 0) <= (lease.granted.leased_at or lease.granted.at):
                 # By the clock of the call: on a busy machine, a call may take longer than a short lease lasts.
                 yield f"{lease} was born expired in {lease.granted.xid}"
+            elif (lease.granted.leased_at or lease.granted.at) < asked.get(lease.token, 0):
+                yield f"{lease} counts from before its dequeue, in {lease.granted.xid}"
             elif lease.ended and lease.how == "swept" and lease.ended.at < lease.expires_at:
                 early = (lease.expires_at - lease.ended.at) / 1e6
                 yield f"{lease} was swept in {lease.ended.xid}, {early:.3f} s before it expired"
