@@ -80,6 +80,7 @@ class Migration(migrations.Migration):
         InstallFunction("pgqueue_find_matching", 1),
         InstallFunction("pgqueue_find_unreachable", 1),
         InstallFunction("pgqueue_first_of_key", 1),
+        InstallFunction("pgqueue_floor_of", 1),
         InstallFunction("pgqueue_fold", 1),
         InstallFunction("pgqueue_forget_limits", 1),
         InstallFunction("pgqueue_forgive", 1),

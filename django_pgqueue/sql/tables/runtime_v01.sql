@@ -141,15 +141,18 @@ CREATE TABLE pgqueue_arrival (
 -- With the channel in it, a search for the arrivals of one channel reads no row of others.
 CREATE INDEX pgqueue_arrival_xid ON pgqueue_arrival (queue, lazy, xid, channel_id);
 
--- The table holds lower bounds for scans of the two tables above, and of leases and schedules, one row for each tick;
--- the row with the largest id counts. They keep every scan off the dead entries that a pinned xmin horizon leaves at
--- the start of an index.
+-- The table holds lower bounds for scans of the two tables above, and of leases and schedules; those of the last tick,
+-- which has the largest id, count. They keep every scan off the dead entries that a pinned xmin horizon leaves at the
+-- start of an index.
+-- queue        '': the bounds of all queues, one row for each tick, but of those that have a row of their own: nobody
+--              has served their first lane or arrival in the last ten ticks, and they must not hold the others back
 -- expiry_from  no lease expires before this; due_from: nothing is scheduled for a time before this
 -- watched_at   what these two may rise to, as soon as all transactions up to watched_xid have ended
 -- id           counted by the ticker. Sequences of a database that was made from a template go back when the server
 --              crashes soon after.
 CREATE TABLE pgqueue_floor (
-    id bigint PRIMARY KEY,
+    id bigint NOT NULL,
+    queue varchar(100) COLLATE "C" NOT NULL DEFAULT '',
     ticked_at timestamptz NOT NULL,
     arrival_xid xid8 NOT NULL,
     late_xids xid8[] NOT NULL,
@@ -161,7 +164,8 @@ CREATE TABLE pgqueue_floor (
     expiry_from timestamptz NOT NULL DEFAULT '-infinity',
     due_from timestamptz NOT NULL DEFAULT '-infinity',
     watched_at timestamptz NOT NULL DEFAULT '-infinity',
-    watched_xid xid8 NOT NULL DEFAULT '0'
+    watched_xid xid8 NOT NULL DEFAULT '0',
+    PRIMARY KEY (id, queue)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 INSERT INTO pgqueue_floor (id, ticked_at, arrival_xid, late_xids, lane_seq, parked_from, next_xid, next_lane_seq)
 VALUES (1, clock_timestamp(), '0', '{}', 0, '-infinity', '0', 0);

@@ -28,6 +28,10 @@ DEFECTS = (
         also=(("dequeue", "v_fresh AND NOT v_done", "v_fresh"),),
     ),
     defect(
+        "each turn has those of fifteen missed rounds", "round",
+        "least((n.round >> 20) - (p_round >> 20) - 1, 15)", "15", "I10",
+    ),
+    defect(
         "a message puts its channel before others", "take_turn", FIRST_LANE, FIRST_MESSAGE, "I10",
         also=(("dequeue", " ".join(FIRST_LANE.split()), " ".join(FIRST_MESSAGE.split())),),
     ),
@@ -63,6 +67,11 @@ DEFECTS = (
     ),
     defect("arrivals of a parked lane are thrown away", "fold", "ELSE v_arrival.again OR", "ELSE false OR", "I13"),
     defect("arrivals that committed late are not found", "fold", "v_line.late_xids <> '{}'", "false", "I13"),
+    defect(
+        "a floor does not know what may commit late", "raise_floors",
+        "v_next.late_xids := ARRAY(", "v_next.late_xids := '{}' || ARRAY(SELECT x FROM unnest('{}'::xid8[]) AS x); -- ",
+        "I13",
+    ),
     defect("a lane is changed without its lock", "lock_lane", "\n        FOR UPDATE SKIP LOCKED", "", "I13"),
     defect(
         "lanes that have messages are parked", "take_turn",

@@ -17,8 +17,8 @@ AS $$
 BEGIN
     RETURN least((
         SELECT min(least(n.parked_until, g.open_at)) - clock_timestamp()
-        FROM (SELECT f.parked_from FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS o
-        CROSS JOIN unnest(p_queues) AS q (name)
+        FROM unnest(p_queues) AS q (name)
+        CROSS JOIN LATERAL pgqueue_floor_of(q.name) AS o
         LEFT JOIN LATERAL (
             SELECT l.parked_until FROM pgqueue_lane AS l
             WHERE l.queue = q.name AND l.parked_until >= o.parked_from AND l.parked_until < 'infinity'

@@ -1,4 +1,4 @@
--- Returns where the line of a queue begins (lower bounds from the newest row of pgqueue_floor) and what stands there.
+-- Returns where the line of a queue begins (lower bounds, pgqueue_floor_of) and what stands there.
 -- A floor from the future comes from a dump that was restored in a younger cluster: it bounds nothing. Messages that
 -- this transaction has enqueued itself may stand below the floor, when it is old.
 -- The function is STABLE, so that it becomes a part of the statement, which pays for each mention of a column: name
@@ -70,6 +70,6 @@ FROM (
         -- A floor from the future means that the clock was set back.
         CASE WHEN o.watched_at <= p_now THEN o.expiry_from ELSE '-infinity' END AS expiry_from,
         CASE WHEN o.watched_at <= p_now THEN o.due_from ELSE '-infinity' END AS due_from
-    FROM pgqueue_floor AS o ORDER BY o.id DESC LIMIT 1
+    FROM pgqueue_floor_of(p_queue) AS o
 ) AS f;
 $$;

@@ -39,7 +39,7 @@ BEGIN
     WHERE l.parked_until = 'infinity' AND l.floor_at < 'infinity' AND c.paused_at IS NULL;
     UPDATE pgqueue_lane AS l SET seq = nextval('pgqueue_lane_seq'), fresh = false, parked_until = NULL
     WHERE l.ctid = ANY (ARRAY(
-        SELECT s.ctid FROM pgqueue_lane AS s, (SELECT f.* FROM pgqueue_floor AS f ORDER BY f.id DESC LIMIT 1) AS f
+        SELECT s.ctid FROM pgqueue_lane AS s CROSS JOIN LATERAL pgqueue_floor_of(s.queue) AS f
         WHERE s.parked_until IS NULL AND s.seq < CASE WHEN s.fresh THEN f.fresh_seq ELSE f.lane_seq END
             OR s.parked_until < f.parked_from
         FOR UPDATE OF s SKIP LOCKED));
