@@ -590,7 +590,7 @@ class Migration(migrations.Migration):
             drop=[
                 "TABLE pgqueue_lane, pgqueue_arrival, pgqueue_gate, pgqueue_gate_side, pgqueue_floor, pgqueue_channel_size, pgqueue_departure, pgqueue_waiter, pgqueue_pruned, pgqueue_tally, pgqueue_queue_warning, pgqueue_limit_handler, pgqueue_place, pgqueue_spent, pgqueue_meter, pgqueue_order_note, pgqueue_breaker_outcome, pgqueue_breaker_change, pgqueue_unique_key",
                 "SEQUENCE pgqueue_lane_seq, pgqueue_gate_seq, pgqueue_warned_dead_letter, pgqueue_warned_lease_expired",
-                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_queue_room, pgqueue_room, pgqueue_ended, pgqueue_limit_use",
+                "TYPE pgqueue_delivery, pgqueue_request, pgqueue_queue_room, pgqueue_ends, pgqueue_room, pgqueue_ended, pgqueue_limit_use",
             ],
         ),
         InstallTables("storage", 1, drop=[]),

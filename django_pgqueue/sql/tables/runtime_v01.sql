@@ -227,6 +227,15 @@ CREATE TYPE pgqueue_queue_room AS (
     by_share boolean,
     most integer
 );
+-- What one call knows of a line, as pgqueue_line returns it.
+CREATE TYPE pgqueue_ends AS (
+    lane_seq bigint,
+    fresh_seq bigint,
+    head bigint,
+    fresh_head bigint,
+    urgent boolean,
+    limits boolean
+);
 
 -- The tables count the live messages of channels that have a max_size, and those that left since (the next enqueue
 -- subtracts them).

@@ -3,19 +3,14 @@
 -- It passes beside the gate of the queue if it can, else it holds the gate, and takes the turn of the first lane. What
 -- it does not find there, the long way (pgqueue_dequeue_many) looks for; so does it decide by share for a channel that
 -- holds leases. Beside the gate it looks by itself, because the long way needs the gate. p_looked: the caller has
--- brought messages back; the others are those of pgqueue_line. The settings of the caller pin the plans.
+-- brought messages back; p_line: what pgqueue_line said. The settings of the caller pin the plans.
 -- Locks: as pgqueue_dequeue.
 CREATE FUNCTION pgqueue_dequeue_guarded(
     p_queue text,
     p_lease interval,
     p_worker text,
     p_looked boolean,
-    p_lane_seq bigint,
-    p_fresh_seq bigint,
-    p_head bigint,
-    p_fresh_head bigint,
-    p_urgent boolean,
-    p_limits boolean
+    p_line pgqueue_ends
 )
 RETURNS SETOF pgqueue_delivery
 LANGUAGE plpgsql
@@ -24,7 +19,7 @@ DECLARE
     v_beside boolean := pg_current_xact_id_if_assigned() IS NULL;
     v_room pgqueue_queue_room := pgqueue_enter_beside(p_queue);
     v_now timestamptz;
-    v_fresh boolean := p_fresh_head IS NOT NULL OR p_urgent;
+    v_fresh boolean := p_line.fresh_head IS NOT NULL OR p_line.urgent;
     v_lane record;
     v_turn record;
     v_id bigint;
@@ -42,11 +37,11 @@ BEGIN
             RETURN QUERY SELECT d.* FROM pgqueue_dequeue_many(p_queue, 1, p_lease, p_worker, true, true) AS d;
         END IF;
         RETURN;
-    ELSIF p_urgent THEN
+    ELSIF p_line.urgent THEN
         PERFORM pgqueue_fold(p_queue, false, v_now);
-        IF p_head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
+        IF p_line.head IS NULL THEN PERFORM pgqueue_fold(p_queue, true, v_now); END IF;
     END IF;
-    IF p_head IS NOT NULL THEN
+    IF p_line.head IS NOT NULL THEN
         PERFORM pgqueue_fold(p_queue, true, v_now) FROM pgqueue_line(p_queue, v_now) AS n WHERE n.due;
         v_fresh := v_fresh OR FOUND;
     END IF;
@@ -54,7 +49,7 @@ BEGIN
         SELECT l.ctid AS place, l.channel_id, c.name, c.context, (l.seq + l.served) % 8 = 0 AS looks INTO v_lane
         FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
         WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= CASE WHEN v_fresh
-            THEN coalesce(p_fresh_head, p_fresh_seq) ELSE coalesce(p_head, p_lane_seq) END
+            THEN coalesce(p_line.fresh_head, p_line.fresh_seq) ELSE coalesce(p_line.head, p_line.lane_seq) END
         ORDER BY l.seq LIMIT 1
         FOR UPDATE OF l SKIP LOCKED;
         EXIT WHEN FOUND OR NOT v_fresh;
@@ -62,13 +57,12 @@ BEGIN
     END LOOP;
     IF v_lane.place IS NOT NULL AND (v_lane.channel_id = ANY (v_room.channel_ids)) IS NOT TRUE THEN
         v_turn := pgqueue_take_turn(
-            p_queue, NULL, v_fresh, NULL, NULL, coalesce(p_head, p_lane_seq), 1, 0, v_now, NULL, NULL, v_lane.place,
-            v_room.tokens, v_room.burst);
+            v_lane.place, coalesce(p_line.head, p_line.lane_seq), 1, 0, v_now, NULL, '{}', v_room);
         v_id := v_turn.ids[1];
     END IF;
     IF v_id IS NOT NULL THEN
         v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_now, v_turn.cost, v_turn.wanted);
-        v_id := CASE WHEN p_limits THEN pgqueue_lease_one(v_id, v_now, v_beside) ELSE v_id END;
+        v_id := CASE WHEN p_line.limits THEN pgqueue_lease_one(v_id, v_now, v_beside) ELSE v_id END;
     END IF;
     UPDATE pgqueue_message AS m
     SET status = 2, attempts = m.attempts + 1, leased_at = v_now, lease_expires_at = v_now + p_lease,
@@ -80,9 +74,9 @@ BEGIN
     IF FOUND THEN
         RETURN NEXT v_delivery;
     ELSIF v_room.side IS NOT NULL AND v_id IS DISTINCT FROM 0 THEN
-        v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+        v_turn := pgqueue_take(p_queue, 1, p_room => v_room);
         IF v_turn.ids = '{}' AND NOT p_looked AND pgqueue_bring_back(p_queue, 1, v_now, p_worker) > 0 THEN
-            v_turn := pgqueue_take(p_queue, 1, p_passed => true);
+            v_turn := pgqueue_take(p_queue, 1, p_room => v_room);
         END IF;
         IF v_turn.ids <> '{}' THEN
             v_room.place := pgqueue_list_leases(p_queue, v_room, v_turn.ids, v_turn.taken_at, 1, NULL);

@@ -65,8 +65,8 @@ BEGIN
         RETURN QUERY SELECT * FROM pgqueue_dequeue_many(p_queue, p_limit, p_lease, p_worker, v_line.guarded, v_back);
         RETURN;
     ELSIF v_line.guarded THEN
-        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_guarded(p_queue, p_lease, p_worker, v_back, v_line.lane_seq,
-            v_line.fresh_seq, v_line.head, v_line.fresh_head, v_line.urgent, v_line.limits) AS d;
+        RETURN QUERY SELECT d.* FROM pgqueue_dequeue_guarded(p_queue, p_lease, p_worker, v_back, ROW(v_line.lane_seq,
+            v_line.fresh_seq, v_line.head, v_line.fresh_head, v_line.urgent, v_line.limits)::pgqueue_ends) AS d;
         RETURN;
     ELSIF v_line.urgent THEN
         v_lane := pgqueue_receive(p_queue, v_now, v_line.arrival_xid, v_line.late_xids, v_line.head, v_line.fresh_head);
@@ -87,8 +87,8 @@ BEGIN
             EXIT WHEN FOUND OR NOT v_fresh OR v_line.head IS NULL; v_fresh := false;
         END LOOP;
         IF v_lane.limited OR v_lane.ahead < 2 THEN
-            v_id := (pgqueue_take_turn(p_queue, NULL, v_fresh, NULL, NULL, coalesce(v_line.head, v_line.lane_seq),
-                1, 0, v_now, NULL, NULL, v_lane.place)).ids[1];
+            v_id := (pgqueue_take_turn(
+                v_lane.place, coalesce(v_line.head, v_line.lane_seq), 1, 0, v_now, NULL, '{}', NULL)).ids[1];
         ELSIF v_lane.place IS NOT NULL THEN
             SELECT m.id, m.order_key INTO v_id, v_key FROM pgqueue_message AS m
             WHERE m.channel_id = v_lane.channel_id AND m.status = 1

@@ -35,10 +35,9 @@ BEGIN
         RETURN;
     END IF;
     IF p_channel_id IS NULL AND (v_may.by_share OR v_may.most IS NOT NULL) THEN
-        v_taken := pgqueue_take_by_share(p_queue, v_may.messages, v_may.channel_ids, v_may.by_share, v_may.most,
-            v_may.tokens, v_may.burst);
+        v_taken := pgqueue_take_by_share(p_queue, v_may);
     ELSE
-        v_taken := pgqueue_take(p_queue, v_may.messages, p_channel_id, p_among, true, v_may.tokens, v_may.burst);
+        v_taken := pgqueue_take(p_queue, v_may.messages, p_channel_id, p_among, v_may);
     END IF;
     ids := v_taken.ids;
     taken_at := v_taken.taken_at;

@@ -1,31 +1,24 @@
--- Gives one lane its turn: locks the first free lane from p_from on, takes messages within its share and its limits,
--- and moves the lane on.
--- The callers pass their reading of the clock. p_place: the lane, if the caller has locked it; p_fresh: among the fresh
--- lanes; p_tail: behind this place a lane has its second turn in this call; p_line: where the line begins; p_limit: how
--- many it may take; what this cuts from the turn, the next call takes first; p_share: a lane's part of the call for a
--- weight of 1, if it begins a round (pgqueue_round); p_channel_id, p_among: as in pgqueue_take; p_taken: the messages
--- that this call has taken, which a second turn would find again, because the floor may stay behind them, and which are
--- not leased yet; p_tokens, p_burst: what the rate of the queue has left, and its burst, NULL without one.
--- Returns seq: where the lane stood, NULL without a free one; ids: locked, in the order of service; contended: another
---   transaction holds the channel's lane, or this call has been stopped since the clock was read, and its leases would
---   not be counted: no message is taken; cost: of the messages; wanted: the tokens of the queue that the next one waits
---   for, which keeps its place in the line meanwhile.
--- Locks: a lane and its messages, SKIP LOCKED; and as pgqueue_take_ordered and pgqueue_take_keyed.
+-- Gives a lane its turn: takes messages within its share and its limits, and moves the lane on.
+-- p_place: the lane, which the caller has locked; p_line: where the line begins; p_limit: how many it may take; what
+-- this cuts from the turn, the next call takes first; p_share: a lane's part of the call for a weight of 1, if it begins
+-- a round (pgqueue_round); NULL: the call is for this channel alone, whatever its turn is; p_now: the caller's reading
+-- of the clock; p_among: as in pgqueue_take; p_taken: the messages of a turn that it had in this call, which a second
+-- one would find again, because the floor may stay behind them, and which are not leased yet; p_room: what the queue
+-- allows, with the tokens that its rate has left, NULL for a queue without limits.
+-- Returns seq: where the lane stood, NULL if it does not stand in the line; ids: locked, in the order of service;
+--   contended: this call has been stopped since the clock was read, and its leases would not be counted: no message is
+--   taken; cost: of the messages; wanted: the tokens of the queue that the next one waits for, which keeps its place in
+--   the line meanwhile.
+-- Locks: messages, SKIP LOCKED; and as pgqueue_take_ordered and pgqueue_take_keyed.
 CREATE FUNCTION pgqueue_take_turn(
-    p_queue text,
-    p_channel_id bigint,
-    p_fresh boolean,
-    p_from bigint,
-    p_tail bigint,
+    p_place tid,
     p_line bigint,
     p_limit integer,
     p_share double precision,
     p_now timestamptz,
     p_among bigint[],
     p_taken bigint[],
-    p_place tid,
-    p_tokens numeric DEFAULT NULL,
-    p_burst integer DEFAULT NULL,
+    p_room pgqueue_queue_room,
     OUT seq bigint,
     OUT ids bigint[],
     OUT contended boolean,
@@ -46,24 +39,15 @@ DECLARE
     v_priced boolean := true;
 BEGIN
     ids := '{}';
-    IF p_channel_id IS NULL AND p_place IS NULL THEN
-        SELECT l.ctid INTO p_place FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
-        WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = p_fresh AND l.seq >= p_from
-        ORDER BY l.seq LIMIT 1
-        FOR UPDATE OF l SKIP LOCKED;
-    ELSE
-        p_place := coalesce(p_place, (pgqueue_lock_lane(p_channel_id)).place);
-    END IF;
-    SELECT l.ctid AS place, l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_tokens IS NOT NULL AS limited,
-        p_limit AS quota, r.round AS present INTO v_lane
+    SELECT l.*, c.weight, c.ordered, pgqueue_is_limited(c) OR p_room.tokens IS NOT NULL AS limited, p_limit AS quota,
+        r.round AS present INTO v_lane
     FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id CROSS JOIN LATERAL pgqueue_round(
-        p_queue, p_line, l.fresh, l.round, l.served, greatest(ceil(p_share), 1)::integer) AS r
+        l.queue, p_line, l.fresh, l.round, l.served, greatest(ceil(p_share), 1)::integer) AS r
     WHERE l.ctid = p_place AND l.parked_until IS NULL;
     seq := v_lane.seq;
-    contended := p_place IS NULL AND p_channel_id IS NOT NULL;
-    p_taken := CASE WHEN seq > p_tail THEN p_taken ELSE '{}' END;
+    contended := false;
     v_turn := pgqueue_turn(v_lane.present, v_lane.weight);
-    v_lane.quota := least(p_limit, CASE WHEN p_channel_id IS NULL THEN greatest(v_turn - v_lane.served, 1) END);
+    v_lane.quota := least(p_limit, CASE WHEN p_share IS NOT NULL THEN greatest(v_turn - v_lane.served, 1) END);
     IF v_lane.limited THEN
         SELECT a.* INTO v_may FROM pgqueue_allowance(v_lane.channel_id, p_now, v_lane.quota, v_lane.next_at,
             v_lane.debt, v_lane.lease_floor, v_lane.current_id, p_taken) AS a;
@@ -72,10 +56,11 @@ BEGIN
     END IF;
     IF seq IS NULL OR contended THEN RETURN; END IF;
     IF v_lane.ordered AND v_lane.quota > 0 THEN
-        SELECT o.ids, o.current_id INTO ids, v_lane.current_id FROM pgqueue_take_ordered(p_queue, v_lane.channel_id,
-            v_lane.current_id, v_lane.floor_rank, v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
+        SELECT o.ids, o.current_id INTO ids, v_lane.current_id
+        FROM pgqueue_take_ordered(v_lane.queue, v_lane.channel_id, v_lane.current_id, v_lane.floor_rank,
+            v_lane.floor_at, v_lane.floor_id, p_now, p_among) AS o;
     ELSIF p_among IS NOT NULL THEN
-        ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[p_channel_id], v_lane.quota));
+        ids := pgqueue_take_keyed(pgqueue_lock_among(p_among, ARRAY[v_lane.channel_id], v_lane.quota));
     ELSIF v_lane.quota > 0 THEN
         SELECT coalesce(array_agg(n.id), '{}'), count(n.order_key) > 0, count(n.order_key) + count(n.cost) > 0
         INTO ids, v_keyed, v_priced FROM (SELECT m.id, m.order_key, m.cost FROM pgqueue_message AS m
@@ -103,9 +88,9 @@ BEGIN
         END IF;
     END IF;
     cost := cardinality(ids);
-    IF v_lane.limited AND (v_priced OR cost > p_tokens) THEN
+    IF v_lane.limited AND (v_priced OR cost > p_room.tokens) THEN
         SELECT p.ids, p.cost, p.slack, p.queue_wanted INTO ids, cost, v_may.slack, wanted FROM pgqueue_pay(ids,
-            v_may.tokens, v_may.burst, v_may.step, p_tokens, p_burst, v_turn - v_lane.served) AS p;
+            v_may.tokens, v_may.burst, v_may.step, p_room.tokens, p_room.burst, v_turn - v_lane.served) AS p;
     END IF;
     v_count := cardinality(ids);
     v_lane.ahead := v_lane.ahead - v_count;
@@ -137,6 +122,6 @@ BEGIN
         round = v_lane.present, current_id = v_lane.current_id, next_at = v_lane.next_at,
         parked_until = v_lane.parked_until, lease_floor = v_lane.lease_floor, floor_rank = v_lane.floor_rank,
         floor_at = v_lane.floor_at, floor_id = v_lane.floor_id
-    WHERE l.ctid = v_lane.place;
+    WHERE l.ctid = p_place;
 END;
 $$;

@@ -1,8 +1,7 @@
 -- Takes up to p_limit ready messages of a queue: of fresh lanes first, then round robin from the head of the line, by
 -- weight, within limits.
 -- The callers lease the messages in the same transaction. p_channel_id: of this channel only; p_among: and of these
--- messages only; p_passed: what the queue itself allows was looked at (pgqueue_take_guarded); p_tokens, p_burst: what
--- its rate has left, and its burst, NULL without one.
+-- messages only; p_room: what a queue with limits allows, NULL before it was asked (pgqueue_take_guarded).
 -- Returns ids: locked, in the order of service, NULL while another dequeue holds the gate of the queue; taken_at: the
 --   one reading of the clock that rates and leases go by; contended: no message was free, but another transaction
 --   holds some; cost: of the messages; wanted: as in pgqueue_take_turn.
@@ -12,9 +11,7 @@ CREATE FUNCTION pgqueue_take(
     p_limit integer,
     p_channel_id bigint DEFAULT NULL,
     p_among bigint[] DEFAULT NULL,
-    p_passed boolean DEFAULT false,
-    p_tokens numeric DEFAULT NULL,
-    p_burst integer DEFAULT NULL,
+    p_room pgqueue_queue_room DEFAULT NULL,
     OUT ids bigint[],
     OUT taken_at timestamptz,
     OUT contended boolean,
@@ -26,7 +23,8 @@ AS $$
 DECLARE
     v_line record;
     v_turn record;
-    v_share double precision := 0;
+    v_share double precision := CASE WHEN p_channel_id IS NULL THEN 0 END;
+    v_lane record;
     v_waits boolean;
     v_fresh boolean;
     v_from bigint;
@@ -38,7 +36,7 @@ BEGIN
     cost := 0;
     SELECT n.lane_seq, n.fresh_seq, n.head, n.fresh_head, n.urgent, n.guarded, n.due INTO v_line
     FROM pgqueue_line(p_queue, taken_at) AS n;
-    IF v_line.guarded AND NOT p_passed THEN
+    IF v_line.guarded AND p_room.messages IS NULL THEN
         SELECT g.ids, g.taken_at, g.contended INTO ids, taken_at, contended
         FROM pgqueue_take_guarded(p_queue, p_limit, p_channel_id, p_among) AS g;
         RETURN;
@@ -74,12 +72,22 @@ BEGIN
     END IF;
     v_from := CASE WHEN v_fresh THEN v_line.fresh_seq ELSE v_line.lane_seq END;
     FOR v_round IN 1..1000 LOOP
-        v_turn := pgqueue_take_turn(
-            p_queue, p_channel_id, v_fresh, v_from, v_tail, v_line.lane_seq, p_limit - cardinality(ids), v_share,
-            taken_at, p_among, ids, NULL, p_tokens - cost, p_burst);
+        IF p_channel_id IS NULL THEN
+            SELECT l.ctid AS place, l.seq > v_tail AS again INTO v_lane
+            FROM pgqueue_lane AS l JOIN pgqueue_channel AS c ON c.id = l.channel_id
+            WHERE l.queue = p_queue AND l.parked_until IS NULL AND l.fresh = v_fresh AND l.seq >= v_from
+            ORDER BY l.seq LIMIT 1
+            FOR UPDATE OF l SKIP LOCKED;
+        ELSE
+            SELECT n.place, false AS again INTO v_lane FROM pgqueue_lock_lane(p_channel_id) AS n;
+            contended := contended OR v_lane.place IS NULL;
+        END IF;
+        v_turn := pgqueue_take_turn(v_lane.place, v_line.lane_seq, p_limit - cardinality(ids), v_share, taken_at,
+            p_among, CASE WHEN v_lane.again THEN ids ELSE '{}' END, p_room);
         ids := ids || v_turn.ids;
         contended := contended OR v_turn.contended;
         cost := cost + coalesce(v_turn.cost, 0);
+        p_room.tokens := p_room.tokens - coalesce(v_turn.cost, 0);
         wanted := v_turn.wanted;
         EXIT WHEN cardinality(ids) = p_limit OR p_channel_id IS NOT NULL OR wanted IS NOT NULL;
         IF v_turn.seq IS NOT NULL AND (v_fresh OR v_turn.ids <> '{}' OR v_turn.seq <= v_tail IS NOT FALSE) THEN
@@ -93,7 +101,7 @@ BEGIN
         END IF;
     END LOOP;
     -- Beside a rate of the queue, the dequeues that hold lanes are over: the gate is locked.
-    IF cardinality(ids) < p_limit AND p_tokens IS NULL AND (p_among IS NULL OR v_turn.seq IS NULL) THEN
+    IF cardinality(ids) < p_limit AND p_room.tokens IS NULL AND (p_among IS NULL OR v_turn.seq IS NULL) THEN
         ids := ids || pgqueue_take_shared(
             p_queue, p_limit - cardinality(ids), v_line.lane_seq, v_line.fresh_seq, ids, p_channel_id, p_among);
     END IF;
