@@ -140,9 +140,9 @@ LIMITS = (
         "a correction of a cost does not reach the rate of the queue", "queue_allowance",
         "coalesce(pgqueue_token_time(v_room.step, v_spent), '0')", "interval '0'",
     ),
-    Defect("max_share is not looked at", "take_by_share", "least(p_most, CASE", "least(NULL::integer, CASE"),
+    Defect("max_share is not looked at", "take_by_share", "least(p_room.most, CASE", "least(NULL::integer, CASE"),
     Defect(
-        "shares are not looked at", "take_guarded", "v_may.channel_ids, v_may.by_share,", "v_may.channel_ids, false,"
+        "shares are not looked at", "take_by_share", "WHEN p_room.by_share THEN 1 ELSE 2 END", "WHEN true THEN 2 END"
     ),
     Defect(
         "a dead letter does not pause its ordered channel", "dead_letter",

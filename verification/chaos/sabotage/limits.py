@@ -22,7 +22,7 @@ DEFECTS = (
         keeper_pause=0.5,
     ),
     defect(
-        "lanes are not locked", "take_turn", "\n        FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
+        "lanes are not locked", "take", "\n            FOR UPDATE OF l SKIP LOCKED", "", "I6", "I7",
         also=(("dequeue", " FOR UPDATE OF l SKIP LOCKED", ""),),
     ),
     defect("limits are not looked at for one message", "dequeue", "v_lane.limited OR ", "", "I6", "I7"),
@@ -100,12 +100,12 @@ DEFECTS = (
     ),
     # Shares of capacity.
     defect(
-        "leases go beyond the share", "take_guarded", "v_may.channel_ids, v_may.by_share,", "v_may.channel_ids, false,",
+        "leases go beyond the share", "take_by_share", "WHEN p_room.by_share THEN 1 ELSE 2 END", "WHEN true THEN 2 END",
         "I24", crowd=SHARE,
     ),
     defect(
         "a share counts the leases of the same call only", "take_by_share",
-        "v_holders bigint[] := p_holders", "v_holders bigint[] := '{}'", "I24", crowd=SHARE,
+        "v_holders bigint[] := p_room.channel_ids", "v_holders bigint[] := '{}'", "I24", crowd=SHARE,
     ),
     defect(
         "all channels have the same share", "take_by_share",
@@ -115,7 +115,7 @@ DEFECTS = (
         "a lane that is held is taken for one that has its share", "take_by_share",
         "EXIT WHEN contended AND", "EXIT WHEN false AND", "I24", crowd=SHARE,
     ),
-    defect("leases go beyond max_share", "take_by_share", "least(p_most, CASE", "least(CASE", "I25", crowd=PART),
+    defect("leases go beyond max_share", "take_by_share", "least(p_room.most, CASE", "least(CASE", "I25", crowd=PART),
     defect("max_share is rounded up", "share_limit", "greatest(1, floor(", "greatest(1, ceil(", "I25", crowd=PART),
     # Breakers.
     defect(
