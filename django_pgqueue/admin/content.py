@@ -10,9 +10,10 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib import admin, messages
-from django.db.models import QuerySet, TextField
+from django.db.models import Case, Func, IntegerField, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
@@ -26,7 +27,7 @@ from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.lifecycle.logs import logs_of
 from django_pgqueue.lifecycle.sealing import open_row, place_of_row
 from django_pgqueue.models import ArchivedMessage, Message
-from django_pgqueue.sql.call import call
+from django_pgqueue.sql.call import alias, call
 
 PROGRESS = "SELECT p.done, p.total, p.note, p.updated_at FROM pgqueue_progress AS p WHERE p.message_id = %s"
 STEPS = """
@@ -34,6 +35,9 @@ SELECT s.kind, s.name, s.value::text, s.until, s.kept_at FROM pgqueue_step AS s
 WHERE s.message_id = %s ORDER BY s.kept_at LIMIT 100
 """
 SHOWN_RESULT_CHARACTERS = 200
+LISTED_BYTES = 2_000
+"""A payload that takes more than this in its table is not read for a list: its size is shown."""
+LISTED_CHARACTERS = 1_000
 # JSON columns that the enqueuer fills.
 GIVEN = ("payload", "headers")
 LONGEST_CHARACTERS = 100_000
@@ -55,6 +59,32 @@ class ContentAdmin(ReadOnlyAdmin):
         # A body may be large, so the preview loads only the part that it shows. JSON that Python cannot read must not
         # break the page, so it is loaded apart.
         return super().get_queryset(request).defer("body", *GIVEN)
+
+    def fill(self, rows: list[Any]) -> None:
+        """Add the start of each payload, or the size of one that is large. PostgreSQL knows the size unread."""
+        size = Func("payload", function="pg_column_size", output_field=IntegerField())
+        start = Left(Cast("payload", TextField()), LISTED_CHARACTERS)
+        ids = [row.pk for row in rows]
+        found = self.model._base_manager.using(alias(None)).filter(pk__in=ids)
+        if rows and (times := [row.archived_at for row in rows if hasattr(row, "archived_at")]):
+            found = found.filter(archived_at__range=(min(times), max(times)))  # only the partitions of these days
+        encoded, small = When(payload__has_key=codecs.MARK, then=Value("")), Q(size__lte=LISTED_BYTES)
+        found = found.annotate(size=size).annotate(start=Case(When(~small, then=None), encoded, default=start))
+        starts = {pk: (size, start) for pk, size, start in found.values_list("pk", "size", "start")}
+        for row in rows:
+            row.listed_payload = starts.get(row.pk, (None, None))
+
+    @admin.display(description=_("payload"))
+    def payload_listed(self, item: Any) -> str:
+        """Return the start of the payload in a line. What a codec has encoded is not decoded: a page shows it."""
+        size, start = item.listed_payload
+        if size is None:
+            return self.or_dash(None)
+        if start is None:
+            return format_html('<span class="quiet">{}</span>', filesizeformat(size))
+        if not start:
+            return format_html('<span class="quiet">{}</span>', _("encrypted"))
+        return rendering.line(start)
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **more: Any

@@ -123,7 +123,7 @@ def redrive_action(run: Run, pace: Pace) -> Action:
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(BulkActionsAdmin):
-    list_display = ["id", "fate", "what", "why", "attempts_of", "died"]
+    list_display = ["id", "fate", "what", "why", "payload_listed", "attempts_of", "died"]
     list_filter = [RedrivenFilter, ReasonFilter, QueueFilter, ChannelNameFilter, HandlerFilter, DiedFilter, ErrorFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")
