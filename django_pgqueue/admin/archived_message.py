@@ -23,7 +23,7 @@ class ArchivedFilter(AgeFilter):
 
 @admin.register(ArchivedMessage)
 class ArchivedMessageAdmin(ContentAdmin):
-    list_display = ["id", "outcome_shown", "what", "payload_listed", "attempts_of", "waited", "ran", "archived"]
+    list_display = ["id", "outcome_shown", "what", "attempts_of", "waited", "ran", "archived", "payload_listed"]
     list_filter = [ArchivedFilter, "outcome", QueueFilter, ChannelNameFilter, HandlerFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")

@@ -12,7 +12,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import models, transaction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
@@ -21,6 +21,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
+from django_pgqueue.conf import settings as own
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.sql.call import alias
 
@@ -89,6 +90,11 @@ def breadcrumbs(*steps: tuple[str, Text]) -> dict[str, Any]:
     return {"breadcrumbs": steps, "breadcrumbs_as_list": django.VERSION >= (6, 1)}
 
 
+def refresh_seconds() -> int:
+    """Return after how many seconds a page refreshes itself: when there are new figures."""
+    return max(1, int(own.MEASURE_INTERVAL.total_seconds()))
+
+
 class CappedCount(int):
     """Hold a count that stopped at its limit, shown as "10,000+"."""
 
@@ -137,12 +143,16 @@ class BaseAdmin(AnyAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     big_columns: tuple[str, ...] = ()
+    change_list_template = "admin/pgqueue/change_list.html"
     exact_search: tuple[str, ...] = ()
     """Text fields in which a search first looks for the whole text; a number is first searched among the ids."""
     part_search: tuple[str, ...] = ()
 
     class Media:
         css = {"all": ["django_pgqueue/admin.css"]}
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"seconds": refresh_seconds(), **(extra_context or {})})
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return LeanChangeList

@@ -37,6 +37,7 @@ from django_pgqueue.admin.filters import (
     ReasonFilter,
     RedrivenFilter,
 )
+from django_pgqueue.admin.forms import RateField
 from django_pgqueue.admin.message_actions import DELETE_DEAD, EDIT_DEAD, with_reason
 from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.models import DeadLetter
@@ -53,12 +54,12 @@ class DiedFilter(AgeFilter):
 
 
 class RateForm(forms.Form):
-    rate = forms.FloatField(
+    rate = RateField(
         label=_("Rate"),
         required=False,
         min_value=0.001,
         max_value=100_000,
-        help_text=_("Messages per second; they are scheduled one after the other. Empty: all at once."),
+        help_text=_("Such as 10/m, or a number per second; they are due one after the other. Empty: all at once."),
     )
 
 
@@ -123,7 +124,7 @@ def redrive_action(run: Run, pace: Pace) -> Action:
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(BulkActionsAdmin):
-    list_display = ["id", "fate", "what", "why", "payload_listed", "attempts_of", "died"]
+    list_display = ["id", "fate", "what", "why", "attempts_of", "died", "payload_listed"]
     list_filter = [RedrivenFilter, ReasonFilter, QueueFilter, ChannelNameFilter, HandlerFilter, DiedFilter, ErrorFilter]
     search_fields = ["=id", "=channel", "=handler", "=dedupe_key"]
     search_help_text = _("An id, key, handler, channel or word of an error, or a part of it; or payload.customer=42.")

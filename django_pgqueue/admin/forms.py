@@ -12,12 +12,20 @@ from django.utils.translation import gettext_lazy as _
 from django_pgqueue import handlers
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.jsonb import to_json
-from django_pgqueue.limits import parse_rate
+from django_pgqueue.limits import Rate, parse_rate
 from django_pgqueue.models import Channel
 from django_pgqueue.signatures import HANDLER_NAME_CHARACTERS
 from django_pgqueue.sql.call import alias
 
 NO_OBJECT = _('Give a JSON object, such as {"tenant": "acme"}.')
+
+
+def rate_of(text: str) -> Rate:
+    """Return the rate that a user has typed. Raises ValidationError."""
+    try:
+        return parse_rate(text)
+    except InvalidMessage as error:
+        raise ValidationError(str(error)) from error
 
 
 class IntervalField(forms.DurationField):
@@ -26,13 +34,24 @@ class IntervalField(forms.DurationField):
     def to_python(self, value: Any) -> Any:
         if not isinstance(value, str) or "/" not in value:
             return super().to_python(value)
-        try:
-            rate = parse_rate(value.strip())
-        except InvalidMessage as error:
-            raise ValidationError(str(error)) from error
+        rate = rate_of(value)
         if rate.burst > 1:
             raise ValidationError(_("Give the burst in its own field."))
         return rate.interval
+
+
+class RateField(forms.FloatField):
+    """Take a number per second, or a rate such as 10/m. The value is the number per second."""
+
+    widget = forms.TextInput
+
+    def to_python(self, value: Any) -> Any:
+        if not isinstance(value, str) or "/" not in value:
+            return super().to_python(value)
+        rate = rate_of(value)
+        if rate.burst > 1:
+            raise ValidationError(_("Leave the burst out."))
+        return 1 / rate.interval.total_seconds()
 
 
 class LimitForm(forms.ModelForm):

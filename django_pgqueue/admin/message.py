@@ -41,7 +41,7 @@ TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_a
 
 @admin.register(Message)
 class MessageAdmin(BulkActionsAdmin):
-    list_display = ["id", "state_now", "what", "payload_listed", "attempts_of", "due", "lease", "priority"]
+    list_display = ["id", "state_now", "what", "attempts_of", "due", "lease", "payload_listed", "priority"]
     list_filter = ["status", ChannelQueueFilter, ActiveChannelFilter, HandlerFilter, AgeFilter, HolderFilter]
     list_filter += [WaitingFilter, ErrorFilter]
     search_fields = ["=id", "=dedupe_key", "=order_key", "=handler"]

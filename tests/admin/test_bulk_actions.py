@@ -166,12 +166,13 @@ def test_when_the_time_of_a_request_is_over_the_page_asks_whether_to_go_on(
     assert LogEntry.objects.count() == 5
 
 
-def test_a_redrive_keeps_a_rate(admin_client: Client) -> None:
+@cases("rate", ["0.1", "6/m", "1 / 10s"])
+def test_a_redrive_keeps_a_rate(admin_client: Client, rate: str) -> None:
     letters = make_dead(4)
     before = timezone.now()
     pks = [letter.pk for letter in letters]
     assert 'name="rate"' in act(admin_client, "deadletter", "redrive", *pks).content.decode()
-    response = act(admin_client, "deadletter", "redrive", *pks, confirmed="yes", rate="0.1")
+    response = act(admin_client, "deadletter", "redrive", *pks, confirmed="yes", rate=rate)
     assert notices(response).startswith("4 dead letters are redriven. | They are scheduled; the last is due at ")
     due = dict(Message.objects.values_list("redriven_from", "dequeue_at"))
     waits = [round((due[pk] - due[pks[0]]).total_seconds()) for pk in pks]
@@ -180,7 +181,7 @@ def test_a_redrive_keeps_a_rate(admin_client: Client) -> None:
     assert len(dequeue(limit=5)) == 1
 
 
-@cases("rate", ["0", "-1", "nan", "many", "1e9"])
+@cases("rate", ["0", "-1", "nan", "many", "1e9", "0/m", "10/y", "10/m burst 5"])
 def test_a_rate_that_is_none_is_refused(admin_client: Client, rate: str) -> None:
     [letter] = make_dead()
     response = act(admin_client, "deadletter", "redrive", letter.pk, confirmed="yes", rate=rate)

@@ -19,7 +19,7 @@ from django.utils.translation import ngettext
 
 from django_pgqueue import charts
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import Link, ReadOnlyAdmin
+from django_pgqueue.admin.base import Link, ReadOnlyAdmin, refresh_seconds
 from django_pgqueue.admin.counts import STATES
 from django_pgqueue.admin.dashboard import drawing, figures, spans
 from django_pgqueue.admin.dashboard.alerts import alerts, lateness
@@ -35,7 +35,6 @@ from django_pgqueue.admin.dashboard.figures import (
 from django_pgqueue.admin.dashboard.incidents import Incident, incidents
 from django_pgqueue.admin.dashboard.spans import SettledFigures, Spans
 from django_pgqueue.admin.filters import queue_names
-from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.breakers import breakers
 from django_pgqueue.lifecycle.figures import LimitHealth, held_channels, limit_health
 from django_pgqueue.limits import handler_of_limit
@@ -148,7 +147,7 @@ class DashboardAdmin(ReadOnlyAdmin):
             "counted": None if fresh.counted_at is None else rendering.duration(now - fresh.counted_at),
             "stale": fresh.is_stale,
             "at": rendering.at(now),
-            "seconds": max(1, int(settings.MEASURE_INTERVAL.total_seconds())),
+            "seconds": refresh_seconds(),
             "queue_names": names,
             "orders": self.orders(asked),
             "queues": [

@@ -43,7 +43,7 @@ def site(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) 
         server = subprocess.Popen(command, env=given, cwd=REPOSITORY, stdout=out, stderr=out)
     address = f"http://127.0.0.1:{port}"
     try:
-        wait_for_site(address + "/static/django_pgqueue/dashboard.js", log)
+        wait_for_site(address + "/static/django_pgqueue/live.js", log)
         yield address
     finally:
         server.terminate()
