@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 
-from . import lonnymq, machine, scripted
+from . import machine
 from .cluster import SETTINGS, Cluster, throw_away
 from .contest import Result, play
 from .cost.command import main as cost
-from .design import from_folder
 from .peers.command import main as compare
-from .plan import QUICK, Plan, Sizes, designs
+from .plan import DESIGNS, QUICK, Plan, Sizes
 from .report import table
 from .scale.command import main as scale
 from .workloads import GROUPS, WORKLOADS
@@ -23,8 +21,8 @@ Client: pgbench, prepared statements, one process of producers and one of consum
 nothing sleeps 1 ms, in every design. Completed messages are counted in the database (archive rows; without an archive,
 numbered minus present) over a fixed window after a warm-up. Contestants take turns; each run has a fresh database.
 Ratios are medians of the ratios of the runs of one round. raw_floor has neither leases nor an archive nor channels, and
-one commit per message: it is the floor, not a rival. pgmq archives what is done, pgmq_delete deletes it. "Others'
-cores" is what other programs and the kernel's threads used meanwhile; above 0.5 the figure says little."""
+one commit per message: it is the floor, not a rival. "Others' cores" is what other programs and the kernel's threads
+used meanwhile; above 0.5 the figure says little."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -43,14 +41,6 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of 3 seconds: does it run, not how fast")
     parser.add_argument("--markdown", action="store_true", help="the table as it stands in the docs")
     parser.add_argument("--patience", type=float, default=30, help="seconds to wait for a quiet machine before a run")
-    parser.add_argument(
-        "--sketch",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="measure one more design: install.sql and the scripts of scripts/pgqueue",
-    )
     chosen = parser.parse_args(given)
     chosen.names = [name for named in chosen.names or ["speed"] for name in GROUPS.get(named, [named])]
     if unknown := set(chosen.names) - set(WORKLOADS):
@@ -61,24 +51,19 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def plan(chosen: argparse.Namespace, cluster: Cluster) -> Plan:
-    sketches = tuple(map(from_folder, chosen.sketch))
     if chosen.quick:
-        return Plan(cluster, chosen.seconds, 2 * chosen.seconds, 100_000, QUICK, sketches)
+        return Plan(cluster, chosen.seconds, 2 * chosen.seconds, 100_000, QUICK)
     long = max(60.0, chosen.seconds)
-    return Plan(cluster, chosen.seconds, long, 200_000, Sizes(ready=chosen.ready), sketches)
+    return Plan(cluster, chosen.seconds, long, 200_000, Sizes(ready=chosen.ready))
 
 
 def run(chosen: argparse.Namespace) -> tuple[dict[str, str], list[Result]]:
     facts = machine.facts()
-    if scripted.present():
-        facts["pgmq"] = scripted.version()
-    if lonnymq.present():
-        facts[lonnymq.NAME] = lonnymq.version()
     with throw_away() as cluster:
         facts["PostgreSQL"] = f"{cluster.version()}, {', '.join(f'{name}={value}' for name, value in SETTINGS.items())}"
         planned = plan(chosen, cluster)
         contests = [contest.only(chosen.only or "") for name in chosen.names for contest in WORKLOADS[name](planned)]
-        for design in designs(planned):
+        for design in DESIGNS:
             design.prepare(cluster)
         others = machine.Others(cluster.postmaster)
         results = [play(contest, chosen.rounds, others, chosen.patience) for contest in contests if contest]

@@ -43,7 +43,6 @@ class Contest:
     contestants: dict[str, Callable[[], Figures]]
     targets: tuple[Target, ...] = ()
     rounds: int | None = None  # where one run is long enough to be its own median
-    absent: dict[str, str] = field(default_factory=dict)  # who is not measured, and why
 
     def only(self, pattern: str) -> Contest | None:
         """With the contestants whose "title · name" has a match; None without any."""

@@ -66,11 +66,6 @@ def baseline(name: str) -> Design:
     return Design(name, HERE / "scripts" / name, from_file(HERE / "baselines" / f"{name}.sql"))
 
 
-def from_folder(folder: Path) -> Design:
-    """A sketch outside the project: install.sql beside the same scripts as in `scripts/`."""
-    return Design(folder.name, folder, from_file(folder / "install.sql"))
-
-
 def manage(
     cluster: Cluster, database: str, *command: str, root: Path = REPOSITORY, **variables: str
 ) -> subprocess.Popen[str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from . import beside, scripted
+from . import beside
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, RAW_FLOOR
 from .load import Beside, Load, keep_pace, peak
 from .measure import Figures, Run, drain, mixed
-from .plan import Plan, designs
+from .plan import DESIGNS, Plan
 from .situation import Situation, at_limits, script
 from .spark.database import fill_archive
 from .steady import steady
-from .transaction import in_transaction
 from .writes import writes
 
 BACKLOG = 10_000  # what waits while something else grows
@@ -92,7 +91,6 @@ def pinned(plan: Plan) -> list[Contest]:
             PGQUEUE, Situation("idle_1000", 1_000), script="burst", burst=FLIP
         ),
         "100 channels of channel_row": Load(CHANNEL_ROW, free, batch=1),
-        **{f"100 channels of {sketch.name}": Load(sketch, free) for sketch in plan.sketches},
     }
     return [
         _under_load(plan, title, load, {"xmin free": beside.nothing, "xmin pinned": beside.snapshot})
@@ -155,21 +153,6 @@ def _under_load(plan: Plan, title: str, load: Load, what: dict[str, Beside]) -> 
     )
 
 
-def transaction(plan: Plan) -> list[Contest]:
-    enqueues = plan.sizes.enqueues
-    run = partial(in_transaction, plan.cluster, enqueues=enqueues, seconds=plan.seconds)
-    ours = {"INSERT into the queue": "insert", "pgqueue_enqueue": "enqueue_one"}
-    return [
-        Contest(
-            f"one of {enqueues:,} enqueues in a transaction, as many inserts of its own in between",
-            "µs",
-            "plain INSERT",
-            {name: partial(run, script) for name, script in {"plain INSERT": "plain", **ours}.items()},
-            tuple(Target(name, at_most=1.5) for name in ours),
-        )
-    ]
-
-
 def written(plan: Plan) -> list[Contest]:
     def contest(situation: Situation) -> Contest:
         waiting = f"{situation.ready:,} waiting" if situation.ready else "nothing waiting"
@@ -178,11 +161,7 @@ def written(plan: Plan) -> list[Contest]:
             f"what a message writes, {places}, {waiting}",
             "WAL bytes",
             RAW_FLOOR.name,
-            {
-                design.name: partial(writes, plan.cluster, design, situation, seconds=plan.seconds)
-                for design in designs(plan, situation.channels)
-            },
-            absent=scripted.absent(situation.channels),
+            {design.name: partial(writes, plan.cluster, design, situation, seconds=plan.seconds) for design in DESIGNS},
         )
 
     return [
@@ -199,6 +178,5 @@ WORKLOADS: dict[str, Callable[[Plan], list[Contest]]] = {
     "requests": requests,
     "dump": dump,
     "export": export,
-    "transaction": transaction,
     "writes": written,
 }

@@ -153,15 +153,11 @@ def mixed(
     *,
     channels: int,
     seconds: float,
-    batch: int = 1,
-    producers: int = 8,
-    consumers: int = 8,
     limits: str | None = None,
-    payload: str | None = None,
 ) -> Figures:
     """Producers and consumers at full speed; messages completed per second.
 
-    `limits` is a script that sets them. With a `payload`, producers send batches, too.
+    `limits` is a script that sets them.
     """
     with fresh(cluster, design, channels) as run:
         if limits:
@@ -169,11 +165,8 @@ def mixed(
         run.checkpoint()
         length = WARM_UP + seconds + 1
         run.tick(length)
-        consuming = run.clients("consume", clients=consumers, seconds=length, batch=batch)
-        if payload is None:
-            producing = run.clients("enqueue", clients=producers, seconds=length)
-        else:
-            producing = run.clients("send", clients=producers, seconds=length, batch=batch, payload=payload)
+        consuming = run.clients("consume", clients=8, seconds=length)
+        producing = run.clients("enqueue", clients=8, seconds=length)
         return over(run, [consuming, producing], seconds)
 
 

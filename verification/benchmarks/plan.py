@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import lonnymq, scripted
 from .cluster import Cluster
-from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR, Design
+from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
+
+# Who takes part where each call is of one message.
+DESIGNS = (RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,6 @@ class Sizes:
     scheduled: int = 1_000_000
     limited: int = 1_000  # channels whose limits never hold
     archived: int = 1_000_000
-    enqueues: int = 2_000  # in one business transaction
-    jobs: int = 200_000  # of a published drain
 
 
 QUICK = Sizes(
@@ -32,14 +32,12 @@ QUICK = Sizes(
     scheduled=5_000,
     limited=50,
     archived=5_000,
-    enqueues=100,
-    jobs=20_000,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how much; `sketches` are designs from outside that take part.
+    """How long and how much.
 
     `seconds` is the window of one run, `long` that of effects that build up, `backlog` the messages of a drain.
     """
@@ -49,19 +47,3 @@ class Plan:
     long: float
     backlog: int
     sizes: Sizes
-    sketches: tuple[Design, ...] = ()
-
-
-def designs(plan: Plan, channels: int = 1) -> list[Design]:
-    """Return who takes part where each call is of one message."""
-    return [RAW_FLOOR, CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *lonnymq.present(), *plan.sketches]
-
-
-def others(channels: int = 1) -> tuple[Design, ...]:
-    """Return other queues that pgbench can drive with calls of one and of many messages, if they are installed."""
-    return scripted.present() if channels == 1 else ()
-
-
-def absent(channels: int = 1) -> dict[str, str]:
-    """Return who is not measured where each call is of one message, and why: a line of the table each."""
-    return scripted.absent(channels) | lonnymq.absent()

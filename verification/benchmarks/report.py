@@ -9,16 +9,8 @@ VERDICTS = {True: "met", False: "MISSED", None: "not measured"}
 
 
 def table(results: list[Result], *, markdown: bool) -> str:
-    rows = [row for result in results for row in _rows(result)]
+    rows = [row for result in results for row in (_row(result, standing) for standing in result.standings)]
     return _markdown(rows) if markdown else _plain(rows)
-
-
-def _rows(result: Result) -> list[tuple[str, ...]]:
-    measured = [_row(result, standing) for standing in result.standings]
-    missing = [
-        (result.contest.title, name, why, *[""] * (len(HEAD) - 3)) for name, why in result.contest.absent.items()
-    ]
-    return measured + missing
 
 
 def _row(result: Result, standing: Standing) -> tuple[str, ...]:

@@ -16,12 +16,11 @@ import psycopg
 
 from tests.support.sessions import row_of
 
-from . import lonnymq
 from .cluster import Cluster
 from .contest import Contest
 from .design import CHANNEL_ROW, PGQUEUE, Design
 from .measure import WARM_UP, Figures, Run, cores, costs, fresh, mixed, quantile
-from .plan import Plan, absent, others
+from .plan import Plan
 from .probe import Probe
 
 CONSUMERS = 8  # one of them is the probe, which writes down when it got each message
@@ -118,7 +117,6 @@ def contests(plan: Plan) -> list[Contest]:
     """At one rate for all, and at a share of what each manages at its best."""
 
     def contest(title: str, channels: int, rate: Callable[[Design], float]) -> Contest:
-        designs = (PGQUEUE, CHANNEL_ROW, *others(channels), *lonnymq.present(), *plan.sketches)
         return Contest(
             f"{title}, {CONSUMERS} consumers that ask each ms, {channels:,} channel{'s' if channels > 1 else ''}",
             "µs of server CPU a message",
@@ -132,9 +130,8 @@ def contests(plan: Plan) -> list[Contest]:
                     seconds=plan.seconds,
                     rate=partial(rate, design),
                 )
-                for design in designs
+                for design in (PGQUEUE, CHANNEL_ROW)
             },
-            absent=absent(channels),
         )
 
     @cache

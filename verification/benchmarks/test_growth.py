@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -22,11 +21,9 @@ from verification.benchmarks.latency import sustained
 from verification.benchmarks.load import BEFORE, DURING, Load, curve, keep_pace, peak
 from verification.benchmarks.measure import FILL_STEP, Run, Sample, fresh
 from verification.benchmarks.probe import Timing, percentile
-from verification.benchmarks.published import payload
 from verification.benchmarks.situation import HELD, Situation, at_limits, script
 from verification.benchmarks.spark.database import fill_archive
 from verification.benchmarks.steady import steady
-from verification.benchmarks.transaction import PARTS, in_transaction
 from verification.benchmarks.writes import writes
 
 PATIENCE_SECONDS = 60.0
@@ -184,29 +181,15 @@ def test_a_percentile_is_of_the_dequeues_that_began_in_the_window() -> None:
     assert math.isnan(percentile(timings, 0.5, 300, 400))
 
 
-def test_enqueues_in_a_transaction_are_timed_by_their_place_in_it(cluster: Cluster) -> None:
-    figures = in_transaction(cluster, "enqueue_one", enqueues=20, seconds=0)
-    assert len(figures.series["µs in each fifth"]) == PARTS
-    assert figures.value == pytest.approx(sum(figures.series["µs in each fifth"]) / PARTS)
-    with cluster.connect(f"run_{PGQUEUE.name}") as connection:
-        assert connection.execute("SELECT count(*) FROM pgqueue_message").fetchone() == (20,)
-
-
 def test_producers_are_measured_beside_a_worker_that_is_up(cluster: Cluster) -> None:
     figures = sustained(cluster, seconds=2, options=("--notify", "waiting"))
     assert figures.value > 0
     assert figures.remarks["completed/s"] > 0
 
 
-@pytest.mark.parametrize("size", [22, 1024])
-def test_a_payload_has_the_size_that_is_published(size: int) -> None:
-    assert len(payload(size)) == size
-    assert json.loads(payload(size))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("group", ["growth", "published", "notify"])
+@pytest.mark.parametrize("group", ["growth", "notify"])
 def test_each_contest_runs(group: str) -> None:
     command = [sys.executable, "-m", "verification.benchmarks", group, "--quick"]
     process = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The commands that the page on performance names can be given, and the README's counts of lines are those of today."""
+"""The commands that the page on performance names can be given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from verification.benchmarks import __main__ as benchmarks
 from verification.benchmarks.cluster import Cluster
 from verification.benchmarks.cost.command import arguments as cost
 from verification.benchmarks.peers.command import arguments as peers
-from verification.benchmarks.peers.lines import lines_table
 from verification.benchmarks.plan import QUICK, Plan
 from verification.benchmarks.scale.command import arguments as scale
 from verification.benchmarks.spark.command import arguments as spark
@@ -51,7 +50,7 @@ def check(command: str) -> None:
         return
     chosen = benchmarks.arguments(given)
     if chosen.only:
-        plan = Plan(cast(Cluster, None), 1, 1, 1_000, QUICK, ())
+        plan = Plan(cast(Cluster, None), 1, 1, 1_000, QUICK)
         contests = [contest.only(chosen.only) for name in chosen.names for contest in WORKLOADS[name](plan)]
         assert any(contests), f"no contestant of {command}"
 
@@ -64,7 +63,3 @@ def test_each_command_of_the_page_can_be_given() -> None:
             check(command)
         except (SystemExit, KeyError) as error:
             raise AssertionError(command) from error
-
-
-def test_the_lines_of_programs_are_those_of_today() -> None:
-    assert lines_table(markdown=True) in page("verification/benchmarks/README.md")

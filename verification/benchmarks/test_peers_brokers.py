@@ -1,4 +1,4 @@
-"""Queues on Redis, on RabbitMQ and in a database of their own run in the benchmark; lines of programs are counted."""
+"""Queues on Redis, on RabbitMQ and in a database of their own run in the benchmark."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from verification.benchmarks.peers import workloads
 from verification.benchmarks.peers.brokers import RABBITMQ_KIND, REDIS_KIND, Kind
 from verification.benchmarks.peers.counted import counted, total
 from verification.benchmarks.peers.environments import PROGRAMS
-from verification.benchmarks.peers.lines import code_lines, lines
-from verification.benchmarks.peers.roster import CELERY_RABBITMQ, CELERY_REDIS, DBOS, DRAMATIQ, NAMES, PEERS, Peer
+from verification.benchmarks.peers.roster import CELERY_RABBITMQ, CELERY_REDIS, DBOS, DRAMATIQ, Peer
 from verification.benchmarks.peers.workloads import Field, Scale
 
 BACKLOG = Scale(messages=5_000, seconds=2, cap=10, rate=200, patience=60)
@@ -95,38 +94,3 @@ def test_counts_of_all_processes_are_added_up(tmp_path: Path, cluster: Cluster) 
         row = counted("nobody", tmp_path).run_script(connection, "progress").fetchone()
         assert row is not None
         assert row[1:] == (0, 84)
-
-
-def test_each_contestant_has_lines() -> None:
-    assert set(lines()) == set(NAMES)
-    assert all(count > 10 for count in lines().values())
-    assert {source for peer in PEERS for source in peer.sources} <= {path.name for path in PROGRAMS.iterdir()}
-
-
-PYTHON = '''"""A docstring
-of two lines."""
-
-import os  # a comment
-
-
-def work(
-    key: int,
-) -> str:
-    """Do it."""
-    # a comment
-    return f"""{key}
-{os.name}"""
-'''
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("app.py", PYTHON, 6),
-        ("app.py", "VALUE = 1\n'a string that is a statement'\n", 1),
-        ("app.mjs", "// a comment\nimport a from 'b';\n\nrun(); // and why\n", 2),
-    ],
-)
-def test_lines_are_those_with_code(tmp_path: Path, name: str, text: str, expected: int) -> None:
-    (tmp_path / name).write_text(text)
-    assert code_lines(tmp_path / name) == expected

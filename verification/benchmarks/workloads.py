@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from . import bulk, capacity, flaky, from_python, growth, published, scripted, short_line, sparse
+from . import bulk, capacity, flaky, from_python, growth, short_line, sparse
 from .contest import Contest, Target
 from .design import CHANNEL_ROW, PGQUEUE, PGQUEUE_UNLOGGED, RAW_FLOOR
 from .latency import idle_latency, sustained
 from .measure import Figures, drain, mixed, single
-from .plan import Plan, absent, designs, others
+from .plan import DESIGNS, Plan
 from .worker import CLIENT, drain_by_worker
 
 
@@ -22,29 +22,12 @@ def _mixed(plan: Plan) -> list[Contest]:
             CHANNEL_ROW.name,
             {
                 design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds)
-                for design in designs(plan, channels)
+                for design in DESIGNS
             },
             (Target(PGQUEUE.name, at_least=at_least),),
-            absent=absent(channels),
         )
 
     return [contest(1, 6.0), contest(1_000, 1.5)]
-
-
-def _mixed_batch(plan: Plan) -> list[Contest]:
-    return [
-        Contest(
-            f"8 producers + 8 consumers, batch 50, {channels:,} channels",
-            "completed/s",
-            RAW_FLOOR.name,
-            {
-                design.name: partial(mixed, plan.cluster, design, channels=channels, seconds=plan.seconds, batch=50)
-                for design in (RAW_FLOOR, PGQUEUE, *others(channels), *plan.sketches)
-            },
-            absent=scripted.absent(channels),
-        )
-        for channels in (1, 1_000)
-    ]
 
 
 def _drain(plan: Plan) -> list[Contest]:
@@ -56,40 +39,11 @@ def _drain(plan: Plan) -> list[Contest]:
             f"drain of {plan.backlog:,}, batch 50, 4 consumers, {channels:,} channels",
             "messages/s",
             RAW_FLOOR.name,
-            {
-                design.name: partial(run, plan.cluster, design)
-                for design in (RAW_FLOOR, PGQUEUE, PGQUEUE_UNLOGGED, *others(channels), *plan.sketches)
-            },
+            {design.name: partial(run, plan.cluster, design) for design in (RAW_FLOOR, PGQUEUE, PGQUEUE_UNLOGGED)},
             (Target(PGQUEUE.name, at_least=at_least),),
-            absent=scripted.absent(channels),
         )
 
     return [contest(1, 0.75), contest(1_000, 0.5)]
-
-
-def _drain_single(plan: Plan) -> list[Contest]:
-    return [
-        Contest(
-            f"drain, one message per call, 8 consumers, {channels:,} channels",
-            "messages/s",
-            CHANNEL_ROW.name,
-            {
-                design.name: partial(
-                    drain,
-                    plan.cluster,
-                    design,
-                    channels=channels,
-                    backlog=plan.backlog // 2,
-                    batch=1,
-                    clients=8,
-                    seconds=plan.seconds,
-                )
-                for design in designs(plan, channels)
-            },
-            absent=absent(channels),
-        )
-        for channels in (1, 1_000)
-    ]
 
 
 def _enqueue(plan: Plan) -> list[Contest]:
@@ -217,9 +171,7 @@ def _notify(plan: Plan) -> list[Contest]:
 
 SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "mixed": _mixed,
-    "mixed-batch": _mixed_batch,
     "drain": _drain,
-    "drain-single": _drain_single,
     "short-line": short_line.contests,
     "sparse": sparse.contests,
     "capacity": capacity.contests,
@@ -233,5 +185,5 @@ SPEED: dict[str, Callable[[Plan], list[Contest]]] = {
     "notify": _notify,
 }
 # The workloads of each name on the command line; the first group is the default.
-GROUPS = {"speed": SPEED, "growth": growth.WORKLOADS, "published": published.WORKLOADS}
+GROUPS = {"speed": SPEED, "growth": growth.WORKLOADS}
 WORKLOADS = {name: workload for group in GROUPS.values() for name, workload in group.items()}

@@ -8,14 +8,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from verification.benchmarks import machine, scripted
+from verification.benchmarks import machine
 from verification.benchmarks.cluster import Cluster, throw_away
-from verification.benchmarks.design import CHANNEL_ROW, PGQUEUE, Design, from_folder, migrate
+from verification.benchmarks.design import CHANNEL_ROW, PGQUEUE, Design, migrate
 
 from . import statements
 from .budgets import Results, budgets
 from .report import costs
-from .stations import PGMQ, ROW, Calls, of_ours, stations
+from .stations import ROW, Calls, of_ours, stations
 
 # Nothing waits for a disk, and no other session works: a loop measures its own backend. How many full pages it
 # would log says when the last checkpoint was.
@@ -42,21 +42,18 @@ def arguments(given: list[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="FOLDER",
-        help="measure one more version: another work tree of the project, or a sketch with install.sql",
+        help="measure one more version: another work tree of the project",
     )
     return parser.parse_args(given)
 
 
 def another(folder: Path) -> Design:
-    """Return the design of a sketch or of another work tree, which is migrated by its own code."""
-    if (folder / "install.sql").exists():
-        return from_folder(folder)
+    """Return the design of another work tree, which is migrated by its own code."""
     return Design(folder.resolve().name, PGQUEUE.scripts, partial(migrate, root=folder.resolve()))
 
 
 def contestants(beside: list[Path]) -> list[Calls]:
-    found = [of_ours(PGQUEUE), *(of_ours(another(folder)) for folder in beside), ROW]
-    return [*found, PGMQ] if scripted.ENVIRONMENT.installed() else found
+    return [of_ours(PGQUEUE), *(of_ours(another(folder)) for folder in beside), ROW]
 
 
 def measure(cluster: Cluster, everyone: list[Calls], calls: int, rounds: int) -> Results:
@@ -76,7 +73,6 @@ def main(given: list[str]) -> None:
     chosen = arguments(given)
     everyone = contestants(chosen.beside)
     facts = machine.facts()
-    facts |= scripted.absent()
     with throw_away(**SETTINGS, **statements.preload()) as cluster:
         facts["PostgreSQL"] = cluster.version()
         facts["command"] = shlex.join(["python", "-m", "verification.benchmarks", "cost", *given])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.sessions import row_of
-from verification.benchmarks import scripted
 from verification.benchmarks.cluster import Cluster
 from verification.benchmarks.design import CHANNEL_ROW, Design
 from verification.benchmarks.measure import Run
@@ -37,7 +36,6 @@ class Calls:
     take: tuple[str, str]
     take_many: tuple[str, str] | None
     enqueue: dict[str, str]
-    tenants: bool = True
 
     @property
     def name(self) -> str:
@@ -67,16 +65,6 @@ ROW = Calls(
     ("SELECT * INTO r FROM row_dequeue('60 s')", "PERFORM row_complete(r.id, r.lease_token)"),
     None,
     {"enqueue": "PERFORM row_enqueue('c' || 1 + n % {channels}, '{payload}')"},
-)
-PGMQ = Calls(
-    scripted.ARCHIVE,
-    ("SELECT msg_id INTO r FROM pgmq.read('benchmark', 60, 1)", "PERFORM pgmq.archive('benchmark', r.msg_id)"),
-    (
-        f"SELECT array_agg(msg_id) AS ids INTO r FROM pgmq.read('benchmark', 60, {BATCH})",
-        "PERFORM count(*) FROM pgmq.archive('benchmark', r.ids)",
-    ),
-    {"enqueue": "PERFORM pgmq.send('benchmark', '{payload}')"},
-    tenants=False,
 )
 
 
@@ -148,10 +136,9 @@ def stations(everyone: list[Calls], turns: int) -> list[Station]:
     """Return what is measured in one round, with `turns` calls of each verb."""
     found = []
     for channels in CHANNELS:
-        there = [calls for calls in everyone if channels == 1 or calls.tenants]
-        found += [one(calls, channels, turns) for calls in there]
-        found += [many(calls, channels, turns // CALLS_OF_A_BATCH) for calls in there if calls.take_many]
-        found += [empty(calls, channels, turns) for calls in there]
+        found += [one(calls, channels, turns) for calls in everyone]
+        found += [many(calls, channels, turns // CALLS_OF_A_BATCH) for calls in everyone if calls.take_many]
+        found += [empty(calls, channels, turns) for calls in everyone]
     return found
 
 

@@ -8,14 +8,13 @@ import signal
 import sys
 from pathlib import Path
 
-from verification.benchmarks import lonnymq, machine, scripted
+from verification.benchmarks import machine
 from verification.benchmarks.cluster import SETTINGS, throw_away
 from verification.benchmarks.contest import play
 from verification.benchmarks.peers.environments import OurEnvironment
 
 from .contests import WORKLOADS, Outcome, promises
 from .environments import HOME
-from .lines import lines_table
 from .report import as_json, table
 from .roster import NAMES, OURS, Peer, roster
 from .workloads import Field, Scale
@@ -24,7 +23,7 @@ NOTES = """\
 Each contestant enqueues, works and acknowledges with its own library. Handlers do nothing; payloads have about 100
 bytes. What is done is counted in the database, or by the programs where the messages are in Redis or RabbitMQ.
 Contestants take turns, and each run has a fresh database or broker; ratios are medians of the ratios of one round. Ours
-archives, fences and keeps its limits; the others do as they come. "lines" is what a user writes for the same work."""
+archives, fences and keeps its limits; the others do as they come."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -43,7 +42,6 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=HOME / "report.json", help="default: %(default)s")
     parser.add_argument("--markdown", action="store_true", help="the table as it stands in the docs")
     parser.add_argument("--quick", action="store_true", help="a small round of each: does it run, not how fast")
-    parser.add_argument("--lines", action="store_true", help="count the lines that a user writes, measure nothing")
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     chosen = parser.parse_args(given)
     chosen.workload, chosen.peers = chosen.workload.split(","), chosen.peers.split(",")
@@ -94,17 +92,8 @@ def run(chosen: argparse.Namespace, peers: tuple[Peer, ...], facts: dict[str, st
 
 def main(given: list[str]) -> None:
     chosen = arguments(given)
-    if chosen.lines:
-        print(lines_table(markdown=chosen.markdown))
-        return
     peers = present([peer for peer in roster() if peer.name in (*chosen.peers, OURS)])
     if chosen.install:
-        if not scripted.ENVIRONMENT.installed():
-            print(f"installing {scripted.NAME} …", file=sys.stderr, flush=True)
-            scripted.ENVIRONMENT.install()
-        if lonnymq.has_checkout() and not lonnymq.ENVIRONMENT.missing() and not lonnymq.ENVIRONMENT.installed():
-            print(f"installing what renders the SQL of {lonnymq.NAME} …", file=sys.stderr, flush=True)
-            lonnymq.ENVIRONMENT.install()
         return
     # As Ctrl-C does: the workers and the server are ended, not left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))

@@ -7,9 +7,8 @@ import math
 from typing import Any
 
 from .contests import WORKLOADS, Outcome, promises
-from .lines import lines
 
-HEAD = ("work", "who", "lines", "settings", "median", "lowest to highest", "ours is better by", "remarks")
+HEAD = ("work", "who", "settings", "median", "lowest to highest", "ours is better by", "remarks")
 
 
 def table(outcomes: list[Outcome], *, markdown: bool) -> str:
@@ -23,7 +22,6 @@ def table(outcomes: list[Outcome], *, markdown: bool) -> str:
             rows.append((
                 title,
                 who,
-                str(lines()[who]),
                 outcome.labels.get(standing.name, ""),
                 f"{number(standing.value)} {outcome.result.contest.unit}" if math.isfinite(standing.value) else "never",
                 f"{number(min(values))} to {number(max(values))}",

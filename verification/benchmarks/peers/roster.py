@@ -12,7 +12,6 @@ from .environments import Environment, NpmEnvironment, OurEnvironment, PipEnviro
 from .handlers import ASYNC
 
 OURS = "pgqueue"
-OUR_SOURCES = ("pgqueue_app.py", "../handlers.py", "../../settings.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,7 @@ class Peer:
     """`program` knows install, fill and produce; `worker` starts a worker. Both follow the interpreter.
 
     `settings` has default, slots (8 messages at the same time, one process where it can) and best; pg-boss has notify.
-    `broker`: the kind of server that its messages are on, where that is not PostgreSQL. `sources`: what its user writes
-    for the work of the benchmark, in `programs`.
+    `broker`: the kind of server that its messages are on, where that is not PostgreSQL.
     """
 
     name: str
@@ -43,7 +41,6 @@ class Peer:
     program: tuple[str, ...]
     worker: tuple[str, ...]
     settings: dict[str, Settings]
-    sources: tuple[str, ...]
     broker: Kind | None = None
 
     def missing(self) -> str | None:
@@ -70,7 +67,6 @@ PROCRASTINATE = Peer(
             (("POOL", "12"),),
         ),
     },
-    ("procrastinate_app.py",),
 )
 
 PGQUEUER = Peer(
@@ -83,7 +79,6 @@ PGQUEUER = Peer(
         "slots": _json("batch_size 8", batch_size=8),
         "best": _json("2 × batch_size 100", processes=2, batch_size=100),
     },
-    ("pgqueuer_app.py",),
 )
 
 DJANGO_TASKS = Peer(
@@ -99,7 +94,6 @@ DJANGO_TASKS = Peer(
         "slots": Settings("8 processes, CONN_MAX_AGE 60", (), 8, (("CONN_MAX_AGE", "60"),)),
         "best": Settings("8 × --verbosity 0, CONN_MAX_AGE 60", ("--verbosity", "0"), 8, (("CONN_MAX_AGE", "60"),)),
     },
-    ("django_tasks_app.py", "django_tasks_handlers.py", "django_tasks_settings.py"),
 )
 
 
@@ -120,7 +114,6 @@ GRAPHILE = Peer(
             failJobBatchDelay=0,
         ),
     },
-    ("graphile_app.mjs",),
 )
 
 AWA = Peer(
@@ -133,7 +126,6 @@ AWA = Peer(
         "slots": _json("8 workers", max_workers=8),
         "best": _json("500 workers, claims of 500", max_workers=500, claim_batch_size=500, connections=20),
     },
-    ("awa_app.py",),
 )
 
 
@@ -159,7 +151,6 @@ PG_BOSS = Peer(
             work={**BURST, "batchSize": 100, "notifyPollingIntervalSeconds": 0.5},
         ),
     },
-    ("pg_boss_app.mjs",),
 )
 
 
@@ -176,7 +167,6 @@ DBOS = Peer(
             "2 × worker_concurrency 100, poll 0.02 s", processes=2, worker_concurrency=100, polling_interval_sec=0.02
         ),
     },
-    ("dbos_app.py",),
 )
 
 CELERY_ENVIRONMENT = PipEnvironment(("celery[redis]==5.7.0",))
@@ -196,7 +186,6 @@ def _celery(name: str, broker: Kind, durable: str) -> Peer:
             "slots": Settings("--concurrency 8", (*_QUIET, "--concurrency", "8")),
             "best": Settings("--concurrency 2, --prefetch-multiplier 256", best),
         },
-        ("celery_app.py",),
         broker,
     )
 
@@ -218,7 +207,6 @@ DRAMATIQ = Peer(
             variables=(("dramatiq_queue_prefetch", "256"),),
         ),
     },
-    ("dramatiq_app.py",),
     REDIS_KIND,
 )
 
@@ -252,7 +240,6 @@ def ours() -> Peer:
         ("-m", "verification.benchmarks.peers.programs.pgqueue_app"),
         ("-m", "django", "runqueueworker"),
         settings,
-        OUR_SOURCES,
     )
 
 

@@ -1,4 +1,4 @@
-"""Few messages, many who ask: the waits are those of real messages, and a line that grows is not hidden."""
+"""Contests give the figures that they promise, on a small scale."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from verification.benchmarks import capacity, flaky, sparse
 from verification.benchmarks.cluster import Cluster, throw_away
 from verification.benchmarks.design import CHANNEL_ROW, PGQUEUE, Design
 from verification.benchmarks.plan import QUICK, Plan
@@ -22,6 +23,38 @@ def cluster() -> Iterator[Cluster]:
         for design in (PGQUEUE, CHANNEL_ROW):
             design.prepare(started)
         yield started
+
+
+def test_slots_that_are_kept_free_shorten_the_wait(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "LONG_SECONDS", 2.0)
+    monkeypatch.setattr(capacity, "EVERY_SECONDS", 0.25)
+    by_turns, kept = (
+        capacity.capacity(cluster, settings=capacity.SETTINGS[name], seconds=6)
+        for name in ("turns", "share, max_share 0.75")
+    )
+    assert by_turns.value > 2 * kept.value
+    # Some of the handlers that ended in the window began before it.
+    assert 5 < by_turns.remarks["A's busy slots"] < 10
+    assert 3 < kept.remarks["A's busy slots"] < 7.5
+    assert kept.remarks["B's wait, p50 ms"] <= kept.remarks[capacity.WAIT]
+
+
+def test_a_breaker_saves_calls_attempts_and_messages(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flaky, "QUIET_SECONDS", 2.0)
+    without, guarded = (flaky.outage(cluster, breaker=breaker, seconds=12) for breaker in (None, flaky.BREAKER))
+    assert guarded.value < without.value / 4
+    assert guarded.remarks["attempts used up"] < without.remarks["attempts used up"] / 4
+    assert guarded.remarks["dead letters"] == 0 < without.remarks["dead letters"]
+
+
+def test_light_channels_are_counted_beside_heavy_ones(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "HEAVY", 20)
+    monkeypatch.setattr(sparse, "EVERY", 1.0)
+    figures = sparse.sparse(cluster, light=50, seconds=2)
+    assert 0.3 < figures.value < 3
+    assert 20 < figures.remarks["light/s"] <= 51
+    assert 1 <= figures.remarks["dequeues waited p50"] <= figures.remarks[sparse.DEQUEUES_P99] < 50
+    assert 0 < figures.remarks["wait p50 ms"] <= figures.remarks["wait p99 ms"]
 
 
 @pytest.mark.parametrize("design", [PGQUEUE, CHANNEL_ROW], ids=lambda design: design.name)

@@ -1,1 +1,0 @@
-SELECT row_enqueue('c1', :payload);

@@ -1,2 +1,0 @@
-\set channel random(1, :channels)
-SELECT lonnymq.message_create('c' || :channel, convert_to('{"flight": 1545, "carrier": "UA", "origin": "EWR", "dest": "IAH", "tail": "N14228", "hour": 5}', 'UTF8'), NULL);

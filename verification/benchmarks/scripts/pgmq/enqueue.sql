@@ -1,1 +1,0 @@
-SELECT pgmq.send('benchmark', '{"flight": 1545, "carrier": "UA", "origin": "EWR", "dest": "IAH", "tail": "N14228", "hour": 5}');

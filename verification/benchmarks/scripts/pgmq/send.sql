@@ -1,1 +1,0 @@
-SELECT count(*) FROM pgmq.send_batch('benchmark', array_fill(:payload::jsonb, ARRAY[:batch::int]));

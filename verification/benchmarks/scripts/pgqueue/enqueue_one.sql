@@ -1,1 +1,0 @@
-SELECT id FROM pgqueue_enqueue('benchmark.noop', '{"flight": 1545, "carrier": "UA", "origin": "EWR", "dest": "IAH", "tail": "N14228", "hour": 5}', 'c1')

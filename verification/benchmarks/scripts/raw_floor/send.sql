@@ -1,1 +1,0 @@
-INSERT INTO raw_message (payload) SELECT :payload::jsonb FROM generate_series(1, :batch::int);
