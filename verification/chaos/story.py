@@ -86,19 +86,26 @@ class Story:
         self.row("limit", key="breaker of h", detail={"id": 9, "breaker": "h", "open_until": until})
 
     def create(
-        self, message: int, *, channel: int = 1, kind: str = "other", due: int | None = None, **row: Any
-    ) -> None:
-        # A redriven one has no key.
-        key = None if "redriven_from" in row.get("detail", {}) else f"{kind}:{message}"
-        due = self.now if due is None else due
-        self._live[message] = {"channel": channel, "attempts": 0, "max_attempts": 2, "token": None, "dequeue_at": due}
-        status = row.pop("status", READY)
-        self.row(
-            "created", message=message, channel=channel, key=key, status=status, attempts=0, max_attempts=2,
-            dequeue_at=due, priority=0, **row,
-        )  # fmt: skip
-        if key:
-            self.op("enqueue", keys=[key], channel=f"channel {channel}")
+        self, *messages: int, channel: int = 1, kind: str = "other", due: int | None = None, status: int = READY,
+        **row: Any,
+    ) -> None:  # fmt: skip
+        for message in messages:
+            # A redriven one has no key.
+            key = None if "redriven_from" in row.get("detail", {}) else f"{kind}:{message}"
+            at = self.now if due is None else due
+            self._live[message] = {
+                "channel": channel,
+                "attempts": 0,
+                "max_attempts": 2,
+                "token": None,
+                "dequeue_at": at,
+            }
+            self.row(
+                "created", message=message, channel=channel, key=key, status=status, attempts=0, max_attempts=2,
+                dequeue_at=at, priority=0, **row,
+            )  # fmt: skip
+            if key:
+                self.op("enqueue", keys=[key], channel=f"channel {channel}")
 
     def change(self, message: int, status: int, *, token: str | None, attempts: int, **row: Any) -> None:
         live = self._live[message]
@@ -151,14 +158,21 @@ class Story:
         self.wait(LEASE / SECOND)
         self.give_back(message, swept=True)
 
-    def complete(self, message: int, *, token: str | None = None, answered: bool = True) -> None:
-        live = self._live[message]
-        token = token or live["token"]
-        with self.transaction():
-            self.row("gone", message=message, channel=live["channel"], was_status=LEASED, was_token=live["token"])
-            self.row("archived", message=message, attempts=live["attempts"], token=token, outcome="completed")
-        if answered:
-            self.op("complete", ids=[message], tokens=[token], value={"done": [message]})
+    def complete(self, *messages: int, token: str | None = None, answered: bool = True) -> None:
+        for message in messages:
+            live = self._live[message]
+            given = token or live["token"]
+            with self.transaction():
+                self.row("gone", message=message, channel=live["channel"], was_status=LEASED, was_token=live["token"])
+                self.row("archived", message=message, attempts=live["attempts"], token=given, outcome="completed")
+            if answered:
+                self.op("complete", ids=[message], tokens=[given], value={"done": [message]})
+
+    def serve(self, *messages: int) -> None:
+        """Lease and complete each."""
+        for message in messages:
+            self.lease(message, f"token of {message}, {self.xid}")
+            self.complete(message)
 
     def dead_letter(self, message: int) -> None:
         with self.transaction():

@@ -16,8 +16,7 @@ def batch_story() -> Story:
 
 def settle(story: Story, *messages: int) -> None:
     for message in messages:
-        story.lease(message, f"token {message}")
-        story.complete(message)
+        story.serve(message)
 
 
 def follow(story: Story, message: int) -> None:
@@ -65,8 +64,7 @@ def waiting_story() -> Story:
     """Message 3 waits for 1 and 2."""
     story = Story()
     story.channel(1)
-    for message in (1, 2):
-        story.create(message)
+    story.create(1, 2)
     story.create(3, detail={"awaits": [1, 2]})
     return story
 

@@ -21,8 +21,7 @@ def guarded(*messages: int) -> Story:
 def test_i22_a_lease_while_it_is_open() -> None:
     story = guarded(1)
     story.wait(5)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert only(story, "I22") == "breaker of h: message 1 was leased 4.999 s before the pause was over"
 
 
@@ -31,8 +30,7 @@ def test_i22_two_messages_try() -> None:
     story.wait(11)
     story.lease(1, "a")
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert only(story, "I22") == "breaker of h: 2 messages try after transaction 108"
 
 
@@ -41,8 +39,7 @@ def test_i22_an_attempt_that_no_lease_has_used() -> None:
     story.change(1, SCHEDULED, token=None, attempts=1)
     story.wait(11)
     story.change(1, READY, token=None, attempts=0)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert violated(story)["I22"] == ["message 1: 105 used an attempt without a lease"]
 
 
@@ -51,16 +48,13 @@ def test_i22_one_message_after_the_other_tries_and_the_others_go_on() -> None:
     story.wait(11)
     story.lease(1, "a")
     story.give_back(1)
-    story.lease(2, "b")
-    story.complete(2)
+    story.serve(2)
     story.breaker()
     story.wait(2)
     story.lease(3, "c")
     story.lease(4, "d")
-    story.complete(3)
-    story.complete(4)
-    story.lease(1, "e")
-    story.complete(1)
+    story.complete(3, 4)
+    story.serve(1)
     assert violated(story) == {}
     assert [verdict.checked for verdict in check(story.history()) if verdict.name == "I22"] == [7]
 
@@ -68,6 +62,5 @@ def test_i22_one_message_after_the_other_tries_and_the_others_go_on() -> None:
 def test_i22_a_dequeue_that_began_when_it_opened_may_not_know() -> None:
     story = guarded(1)
     story.wait(0.5)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert violated(story) == {}

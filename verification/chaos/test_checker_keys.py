@@ -28,17 +28,13 @@ def test_i21_two_messages_of_a_key_at_the_same_time() -> None:
     story = keyed_story()
     story.lease(1, "a")
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert only(story, "I21") == "(1, 'k'): message 2 was leased in 105, before 1 was settled"
 
 
 def test_i21_a_message_that_overtakes_an_earlier_one() -> None:
     story = keyed_story()
-    story.lease(2, "b")
-    story.complete(2)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(2, 1)
     assert "before 1" in violated(story)["I21"][0]
 
 
@@ -46,37 +42,27 @@ def test_i21_a_message_that_overtakes_one_that_fails() -> None:
     story = keyed_story()
     story.lease(1, "a")
     story.give_back(1)
-    story.lease(2, "b")
-    story.complete(2)
-    story.lease(1, "c")
-    story.complete(1)
+    story.serve(2, 1)
     assert "before 1 was settled" in violated(story)["I21"][0]
 
 
 def test_i21_a_redriven_message_has_its_old_place() -> None:
     story = keyed_story(5, 1)
-    story.lease(1, "a")
-    story.complete(1)
-    story.lease(2, "b")
-    story.complete(2)
+    story.serve(1, 2)
     assert "before 2" in violated(story)["I21"][0]
 
 
 def test_i21_is_not_for_ordered_channels() -> None:
     story = keyed_story()
     story.channel(1, max_concurrency=1, ordered=True)
-    story.lease(2, "b")
-    story.complete(2)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(2, 1)
     assert "I21" not in violated(story)
 
 
 def test_i9_a_message_whose_key_another_transaction_holds_may_be_overtaken() -> None:
     story = keyed_story()
     story.create(3)
-    story.lease(3, "a")
-    story.complete(3)
+    story.serve(3)
     for message in (1, 2):
         story.lease(message, "bc"[message - 1])
         story.complete(message)

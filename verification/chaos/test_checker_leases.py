@@ -91,8 +91,7 @@ def test_i5_a_lease_that_is_swept_before_it_expired() -> None:
     story.lease(1, "a")
     story.wait(LEASE / SECOND - 2)
     story.give_back(1, swept=True)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     assert "lease a of message 1 was swept in 103, 1.998 s before it expired" in only(story, "I5")
 
 
@@ -129,8 +128,7 @@ def test_i12_a_delivery_too_many() -> None:
     for token in "ab":
         story.lease(1, token)
         story.give_back(1)
-    story.lease(1, "c")
-    story.complete(1)
+    story.serve(1)
     assert only(story, "I12") == "message 1: 3 deliveries, 2 allowed"
 
 
@@ -141,8 +139,7 @@ def test_i12_an_attempt_that_is_given_back_although_its_handler_had_begun(kind: 
     story.lease(1, "a")
     story.handle(1)
     story.refund(1)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     if kind == "defer":
         assert violated(story) == {}
     else:
@@ -172,8 +169,7 @@ def test_i12_interruptions_have_a_bound_of_their_own(times: int, allowed: bool) 
         story.lease(1, f"lease {number}")
         story.handle(1)
         story.refund(1, detail={"interruption": number})
-    story.lease(1, "last")
-    story.complete(1)
+    story.serve(1)
     if allowed:
         assert violated(story) == {}
     else:
@@ -199,8 +195,7 @@ def test_i16_a_holder_that_beats_in_time_and_loses_its_lease() -> None:
     story.beat(1, extends=False)
     story.wait(5)
     story.give_back(1, swept=True)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     assert "but its heartbeat was good for longer" in only(story, "I16")
 
 
@@ -210,8 +205,7 @@ def test_i16_a_slow_handler_of_a_healthy_worker_that_loses_its_lease() -> None:
     story.lease(1, "a")
     story.op("handle", message=1, token="a", slow=True)
     story.sweep(1)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     assert "the handler ran on in a healthy worker" in only(story, "I16")
 
 
@@ -222,8 +216,7 @@ def test_i16_a_handler_that_begins_after_its_lease_proves_nothing() -> None:
     story.sweep(1)
     story.wait(1)
     story.op("handle", message=1, token="a", slow=True)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     assert violated(story) == {}
 
 
@@ -234,8 +227,7 @@ def test_i16_a_handler_that_a_fault_may_have_touched_proves_nothing() -> None:
     story.info("fault", kind="cut")
     story.op("handle", message=1, token="a", slow=True)
     story.sweep(1)
-    story.lease(1, "b")
-    story.complete(1)
+    story.serve(1)
     assert violated(story) == {}
 
 
@@ -246,8 +238,7 @@ def test_i17_effects_of_an_atomic_handler_that_are_not_there_once(effects: int) 
     story.create(1, kind="atomic")
     for _ in range(effects):
         story.row("effect", message=1, outcome="atomic")
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert only(story, "I17") == f"message 1: {effects} effects, completed: True"
 
 
@@ -255,6 +246,5 @@ def test_i17_a_completed_message_without_its_effect() -> None:
     story = Story()
     story.run["effects"] = {"plain": "plain"}
     story.create(1, kind="plain")
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert only(story, "I17") == "message 1 is completed without its effect"

@@ -20,8 +20,7 @@ def test_i20_more_leases_than_the_shared_limit_allows() -> None:
     limited(story, 1, 2)
     story.lease(1, "a")
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert only(story, "I20") == "limit limit 1: 2 leases after transaction 107, 1 allowed"
 
 
@@ -32,8 +31,7 @@ def test_i20_more_leases_in_one_transaction() -> None:
     with story.transaction():
         for message in (1, 2, 3):
             story.lease(message, f"token of {message}")
-    for message in (1, 2, 3):
-        story.complete(message)
+    story.complete(1, 2, 3)
     assert "3 leases" in only(story, "I20")
 
 
@@ -45,10 +43,7 @@ def test_i20_each_end_of_a_lease_frees_its_place() -> None:
     story.give_back(1)
     story.lease(2, "b")
     story.dead_letter(2)
-    story.lease(3, "c")
-    story.complete(3)
-    story.lease(1, "d")
-    story.complete(1)
+    story.serve(3, 1)
     assert violated(story) == {}
     assert [verdict.checked for verdict in check(story.history()) if verdict.name == "I20"] == [4]
 
@@ -74,8 +69,7 @@ def test_i20_a_lowered_limit_takes_no_lease_back_but_gives_none() -> None:
     story.complete(1)
     assert violated(story).get("I20") is None
     story.lease(3, "c")
-    story.complete(2)
-    story.complete(3)
+    story.complete(2, 3)
     assert "2 leases" in only(story, "I20")
 
 
@@ -88,8 +82,7 @@ def test_i20_a_change_that_commits_during_the_call() -> None:
     story.limit(1, max_concurrency=2)
     story.limit(1, max_concurrency=1)
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert violated(story) == {}
 
 
@@ -98,8 +91,7 @@ def test_i20_a_paused_limit() -> None:
     story.limit(1, max_concurrency=0)
     limited(story, 1)
     story.wait(5)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     assert only(story, "I20") == "limit limit 1: 1 leases after transaction 104, 0 allowed"
 
 
@@ -113,8 +105,7 @@ def test_i20_the_second_limit_of_a_message_counts_and_that_of_another_does_not()
     assert violated(story).get("I20") is None
     story.lease(1, "a")
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert "limit limit 2: 2 leases" in only(story, "I20")
 
 
@@ -132,8 +123,7 @@ def test_i23_leases_that_cost_more_than_the_shared_limit_allows() -> None:
         story.lease(message, f"token of {message}")
     assert violated(story).get("I23") is None
     story.lease(3, "token of 3")
-    for message in (1, 2, 3):
-        story.complete(message)
+    story.complete(1, 2, 3)
     assert only(story, "I23") == "limit limit 1: leases cost 6 after transaction 110, 5 allowed"
 
 
@@ -141,13 +131,11 @@ def test_i23_a_message_that_costs_more_than_the_limit_runs_alone() -> None:
     story = Story()
     story.limit(1, max_cost=5)
     costly(story, 7, 1)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     story.lease(2, "b")
     assert violated(story).get("I23") is None
     story.give_back(2)
-    story.lease(2, "c")
-    story.complete(2)
+    story.serve(2)
     assert violated(story) == {}
 
 
@@ -157,8 +145,7 @@ def test_i23_a_message_beside_one_that_costs_more_than_the_limit() -> None:
     costly(story, 7, 1)
     story.lease(1, "a")
     story.lease(2, "b")
-    story.complete(1)
-    story.complete(2)
+    story.complete(1, 2)
     assert "leases cost 8" in only(story, "I23")
 
 
@@ -171,10 +158,7 @@ def waits_for_a_limit(*, ordered: bool) -> Story:
     story.create(2, due=0)
     story.wait(5)
     story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
-    story.lease(1, "a")
-    story.complete(1)
-    story.lease(2, "b")
-    story.complete(2)
+    story.serve(1, 2)
     return story
 
 

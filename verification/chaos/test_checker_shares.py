@@ -26,8 +26,7 @@ def served_late(*, set_aside: bool) -> Story:
                 story.change(1, SCHEDULED, token=None, attempts=0, detail={"waits_for": 1})
                 story.change(1, READY, token=None, attempts=0, was_status=SCHEDULED)
         lived(story, message)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     return story
 
 
@@ -50,8 +49,7 @@ def test_i10_equals_that_get_unequal_shares() -> None:
         for message in range(300):
             story.create(message, channel=1 + message % 2)
     for message in [*range(0, 300, 2), *range(1, 300, 2)]:
-        story.lease(message, f"token of {message}")
-        story.complete(message)
+        story.serve(message)
     assert "equal channels got unequal shares: Jain's index 0.5" in only(story, "I10")
 
 
@@ -207,8 +205,7 @@ def test_i25_without_a_limit_of_the_queue_the_places_are_not_known() -> None:
     story = Story()
     story.queue(max_share=0.5)
     story.channel(A)
-    for message in (11, 12):
-        story.create(message)
+    story.create(11, 12)
     story.wait(5)
     take(story, 11, 12)
     assert found(story, "I25") == []

@@ -35,8 +35,7 @@ def test_i1_a_message_that_was_never_enqueued() -> None:
     lived(story, 1)
     story.create(2)
     story.ops.pop()
-    story.lease(2, "b")
-    story.complete(2)
+    story.serve(2)
     assert "message 2 (key other:2) was enqueued by no client" in only(story, "I1")
 
 
@@ -87,8 +86,7 @@ def test_i2_a_dead_letter_that_was_redriven_twice() -> None:
     story = Story()
     for message in (1, 2):
         story.create(message, detail={"redriven_from": 7})
-        story.lease(message, f"token of {message}")
-        story.complete(message)
+        story.serve(message)
     assert only(story, "I2") == "dead letter 7 was redriven 2 times"
 
 

@@ -17,8 +17,7 @@ def unique_story(*messages: int) -> Story:
 
 def test_i28_one_after_the_other() -> None:
     story = unique_story(1)
-    story.lease(1, "token")
-    story.complete(1)
+    story.serve(1)
     story.create(2, detail={"unique": {"key": "k", "until": "settled"}})
     assert "I28" not in violated(story)
 

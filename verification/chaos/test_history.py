@@ -83,8 +83,7 @@ def test_a_report_says_what_zero_means() -> None:
     story = Story()
     story.run |= {"seed": 3, "faults": {"kill": 200, "crash": 3}}
     story.create(1)
-    story.lease(1, "a")
-    story.complete(1)
+    story.serve(1)
     text = report(story.history(), check(story.history()))
     assert "0 violations. At 95 %, by the rule of three: 0 of 1: under 3.0e+00 for each message" in text
     assert "0 of 200: under 1.5e-02 for each SIGKILL of a worker; 0 of 3: under 1.0e+00 for each crash" in text

@@ -69,8 +69,7 @@ def retried(story: Story, message: int) -> None:
     story.lease(message, f"{message} a")
     story.give_back(message, status=3)
     story.change(message, 1, token=None, attempts=1, settled_token=f"{message} a")
-    story.lease(message, f"{message} b")
-    story.complete(message)
+    story.serve(message)
 
 
 def swept(story: Story, message: int) -> None:
@@ -91,8 +90,7 @@ def deferred(story: Story, message: int) -> None:
     for turn in range(4):
         story.lease(message, f"{message} {turn}")
         story.change(message, 1, token=None, attempts=0, settled_token=f"{message} {turn}")
-    story.lease(message, f"{message} last")
-    story.complete(message)
+    story.serve(message)
 
 
 def dead_lettered(story: Story, message: int) -> None:
@@ -150,8 +148,7 @@ def two_leases_at_once(story: Story, message: int) -> None:
 
 
 def archived_twice(story: Story, message: int) -> None:
-    story.lease(message, f"{message} a")
-    story.complete(message)
+    story.serve(message)
     story.row("archived", message=message, attempts=1, token=f"{message} a", outcome="completed")
 
 
@@ -175,8 +172,7 @@ def test_a_channel_at_its_limit_gives_no_more() -> None:
         story.lease(message, f"token {message}")
         if message >= LIMIT:
             story.complete(message - LIMIT + 1)
-    story.create(60)
-    story.create(61)
+    story.create(60, 61)
     story.lease(60, "token 60")
     story.lease(61, "token 61")
     [refused] = follow(story.history()).refused
