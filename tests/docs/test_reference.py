@@ -205,13 +205,11 @@ def test_every_error_is_there_with_its_sqlstate() -> None:
 
 
 def test_every_reason_of_a_dead_letter_is_there() -> None:
-    """The admin lists them, too; the guide for incidents says what to do, unless a user chose the reason."""
+    """The admin lists them, too."""
     text = DeadLetter._meta.get_field("reason").help_text.removesuffix(", or the handler's own word")
     reasons = set(re.findall(r"\w+", text))
     documented = section(page("docs/reference/errors.md"), "Reasons of dead letters")
     assert set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE)) == reasons
-    guide = section(page("docs/how-to/production.md"), "Dead letters and poison")
-    assert set(re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)) == reasons - {"rejected", "discarded"}
     code = "\n".join(path.read_text() for path in files.PACKAGE.rglob("*.py"))
     assert set(re.findall(r'\bReject\("(\w+)"', code)) <= reasons
 
