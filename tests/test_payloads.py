@@ -281,9 +281,5 @@ def test_times_keep_their_microseconds() -> None:
     at = datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)
     assert json.loads(
         to_json({"at": at, "part": at.replace(tzinfo=None).time(), "plain": at.replace(tzinfo=None)}, "x")
-    ) == {
-        "at": "2026-05-01T12:00:00.123456Z",
-        "part": "12:00:00.123456",
-        "plain": "2026-05-01T12:00:00.123456",
-    }
+    ) == {"at": "2026-05-01T12:00:00.123456Z", "part": "12:00:00.123456", "plain": "2026-05-01T12:00:00.123456"}
     assert to_json(at.replace(microsecond=123000), "x") == '"2026-05-01T12:00:00.123Z"'

@@ -17,16 +17,7 @@ from django_pgqueue import NewMessage, channel_pause, channel_set, dequeue, enqu
 from django_pgqueue.admin.base import CappedCount, CappedPaginator
 from django_pgqueue.admin.counts import live_counts
 from django_pgqueue.admin.filters import ActiveChannelFilter
-from django_pgqueue.models import (
-    ArchivedMessage,
-    Channel,
-    DeadLetter,
-    Message,
-    Queue,
-    Schedule,
-    SharedLimit,
-    Worker,
-)
+from django_pgqueue.models import ArchivedMessage, Channel, DeadLetter, Message, Queue, Schedule, SharedLimit, Worker
 from django_pgqueue.pipeline.models import Lake, QueueMetric
 from tests.admin.conftest import MODELS, address, make_dead, make_metric
 from tests.support.cases import cases

@@ -8,9 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_pgqueue.models import (
-    Channel,
-)
+from django_pgqueue.models import Channel
 from tests.admin.actions import (
     ACTIONS,
     ALLOWED,

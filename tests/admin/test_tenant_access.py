@@ -11,15 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from django_pgqueue import (
-    NewMessage,
-    channel_set,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    measure,
-    pop,
-)
+from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, measure, pop
 from django_pgqueue.models import Channel, Schedule, Worker
 from tests.admin.conftest import Page, address, logged, make_dead, make_metric, notices
 from tests.admin.tenant_page import AT_ONCE, VIEW_ALL, look, named, page_of

@@ -7,14 +7,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_pgqueue import (
-    NewMessage,
-    channel_set,
-    dequeue,
-    enqueue,
-    enqueue_many,
-    measure,
-)
+from django_pgqueue import NewMessage, channel_set, dequeue, enqueue, enqueue_many, measure
 from django_pgqueue.models import Channel
 from django_pgqueue.sql.call import call
 from tests.admin.conftest import make_dead

@@ -8,14 +8,7 @@ import pytest
 from django.core.management import CommandError
 from django.utils import timezone
 
-from django_pgqueue import (
-    Breaker,
-    breaker_set,
-    channel_set,
-    dequeue,
-    enqueue,
-    limit_set,
-)
+from django_pgqueue import Breaker, breaker_set, channel_set, dequeue, enqueue, limit_set
 from django_pgqueue.models import Channel, Queue, SharedLimit, Worker
 from tests.support.cases import cases
 from tests.support.commands import pgqueue
@@ -36,52 +29,42 @@ def resume(thing: str, *arguments: object) -> str:
     return pgqueue(f"resume {thing}", *arguments)
 
 
-def test_a_queue_is_paused_for_a_time_and_resumed() -> None:
-    enqueue("h")
-    assert pause("queue", "default", "--reason", "the database moves", "--for", "1h") == "queue default is paused."
-    queue = Queue.objects.get()
-    assert queue.pause_reason == "the database moves"
-    assert abs(queue.paused_until - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
-    assert dequeue() == []
-    assert resume("queue", "default") == "queue default is resumed."
-    assert len(dequeue()) == 1
-
-
-def test_a_channel_is_paused_and_resumed() -> None:
+@cases(
+    ("thing", "arguments", "named"),
+    [
+        ("queue", ["default"], "default"),
+        ("channel", ["acme", "--queue", "mails"], "mails/acme"),
+        ("worker", ["w"], "w"),
+        ("handler", ["h"], "h"),
+        ("limit", ["stripe"], "stripe"),
+    ],
+)
+def test_a_thing_is_paused_with_a_reason_and_resumed(thing: str, arguments: list[str], named: str) -> None:
     channel_set(channel="acme", queue="mails")
-    assert pause("channel", "acme", "--queue", "mails", "--reason", "flood") == "channel mails/acme is paused."
-    assert Channel.objects.get(name="acme").pause_reason == "flood"
-    assert Channel.objects.get(name="default").paused_at is None
-    resume("channel", "acme", "--queue", "mails")
-    assert Channel.objects.get(name="acme").paused_at is None
-
-
-def test_a_worker_is_paused_and_resumed() -> None:
+    limit_set("stripe")
     Worker.objects.create(name="w", hostname="h", pid=1, queues=[], concurrency=1, version="1")
-    assert pause("worker", "w", "--reason", "looking at it") == "worker w is paused."
-    assert Worker.objects.get().pause_reason == "looking at it"
-    resume("worker", "w")
-    assert Worker.objects.get().paused_at is None
+    model = {"queue": Queue, "channel": Channel, "worker": Worker}.get(thing, SharedLimit)
+    until = [] if thing == "worker" else ["--for", "1h"]
+
+    assert pause(thing, *arguments, "--dry-run") == f"{thing} {named} would be paused."
+    assert not model.objects.exclude(paused_at=None).exists()
+    assert pause(thing, *arguments, "--reason", "down", *until) == f"{thing} {named} is paused."
+    paused = model.objects.exclude(paused_at=None).get()
+    assert (paused.name, paused.pause_reason) == ("handler h" if thing == "handler" else arguments[0], "down")
+    if until:
+        assert abs(paused.paused_until - timezone.now() - timedelta(hours=1)) < timedelta(minutes=1)
+
+    assert resume(thing, *arguments) == f"{thing} {named} is resumed."
+    assert not model.objects.exclude(paused_at=None).exists()
 
 
-def test_a_handler_is_paused_and_resumed() -> None:
+def test_nothing_of_a_paused_handler_is_delivered() -> None:
     enqueue("h")
     other = enqueue("other")
-    assert pause("handler", "h", "--reason", "down", "--dry-run") == "handler h would be paused."
-    assert pause("handler", "h", "--reason", "down", "--for", 60) == "handler h is paused."
-    assert SharedLimit.objects.get().pause_reason == "down"
+    pause("handler", "h")
     assert [delivery.id for delivery in dequeue(limit=5)] == [other.id]
-    assert resume("handler", "h") == "handler h is resumed."
+    resume("handler", "h")
     assert len(dequeue(limit=5)) == 1
-
-
-def test_a_limit_is_paused_and_resumed() -> None:
-    limit_set("stripe")
-    enqueue("h", limits=["stripe"])
-    assert pause("limit", "stripe", "--reason", "down") == "limit stripe is paused."
-    assert dequeue() == []
-    assert resume("limit", "stripe") == "limit stripe is resumed."
-    assert len(dequeue()) == 1
 
 
 def test_a_resume_of_what_is_not_paused_says_so() -> None:

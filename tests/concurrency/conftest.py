@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -48,3 +49,21 @@ def rated(request: pytest.FixtureRequest, session: Session) -> Rated:
             set_queue(session, fairness="turns" if request.param == "queue" else "share", **rate)
 
     return set_rate
+
+
+@pytest.fixture
+def audit(pg_url: str, session: Session) -> Iterator[None]:
+    """Every lease that is ever committed, and what its message cost."""
+    session.execute("CREATE TABLE audit (channel_id bigint, leased_at timestamptz, cost integer)")
+    session.execute(
+        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO audit VALUES (NEW.channel_id, NEW.leased_at, coalesce(NEW.cost, 1)); RETURN NULL; END $$"
+    )
+    session.execute(
+        "CREATE TRIGGER audit AFTER UPDATE ON pgqueue_message FOR EACH ROW"
+        " WHEN (NEW.status = 2 AND OLD.status <> 2) EXECUTE FUNCTION audit()"
+    )
+    yield
+    with psycopg.connect(pg_url, autocommit=True) as fresh:
+        fresh.execute("DROP FUNCTION audit CASCADE")
+        fresh.execute("DROP TABLE audit")

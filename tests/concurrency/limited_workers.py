@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tests.concurrency.workers import Workers
-from tests.support.sessions import Session
+from tests.support.sessions import Connect, Session
 
 LEASED = """
 SELECT c.name, c.max_concurrency, c.xmin::text, count(m.id) FROM pgqueue_channel AS c
@@ -18,7 +17,7 @@ WHERE c.name = ANY (%s) GROUP BY c.id
 class LimitedWorkers(Workers):
     """Count the leases of the channels of each dequeue. ``peak``: the most that were seen, by channel."""
 
-    def __init__(self, seed: int, connect: Callable[..., Session]) -> None:
+    def __init__(self, seed: int, connect: Connect) -> None:
         super().__init__(seed, connect)
         self.peak: dict[str, int] = {}
 

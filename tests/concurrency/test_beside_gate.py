@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import seeds
-from tests.support.sessions import Session, one
+from tests.support.sessions import Connect, Session, one
 from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, set_queue, settle
 
 
@@ -25,40 +23,6 @@ def sides(session: Session) -> int:
     return one(session, "SELECT count(DISTINCT side) FROM pgqueue_gate_side")
 
 
-def test_an_open_dequeue_holds_up_no_other_one(session: Session, connect: Callable[..., Session]) -> None:
-    limit(session, 20)
-    fill(session, "default", 20)
-    others = [connect() for _ in range(7)]
-
-    assert [len(dequeue(other)) for other in others] == [1] * 7
-    assert len(dequeue(session)) == 1
-    assert len(dequeue(session, 5)) == 0, "many at once need the gate alone"
-    for other in others:
-        other.commit()
-    assert sides(session) == 8
-    assert len(dequeue(session, 20)) == 12, "the gate counts what was leased beside it"
-
-
-def test_only_eight_pass_at_a_time(session: Session, connect: Callable[..., Session]) -> None:
-    limit(session, 30)
-    fill(session, "default", 20)
-    others = [connect() for _ in range(9)]
-
-    assert [len(dequeue(other)) for other in others] == [1] * 8 + [0]
-
-
-def test_a_transaction_passes_once(session: Session, business: Session, other: Session) -> None:
-    """The others count one lease of each side that is held."""
-    limit(session, 20)
-    fill(session, "default", 20)
-
-    assert len(dequeue(business)) == 1
-    assert len(dequeue(business)) == 1, "holding the gate"
-    assert len(dequeue(other)) == 0
-    business.commit()
-    assert len(dequeue(other)) == 1
-
-
 @pytest.mark.parametrize("most", [8, 9, 12])
 def test_the_last_places_are_taken_at_the_gate(session: Session, most: int) -> None:
     limit(session, most)
@@ -68,7 +32,7 @@ def test_the_last_places_are_taken_at_the_gate(session: Session, most: int) -> N
     assert not one(session, "SELECT pgqueue_is_contended('{default}')")
 
 
-def total(session: Session, connect: Callable[..., Session], calls: int) -> int:
+def total(session: Session, connect: Connect, calls: int) -> int:
     """Return how many messages are leased at the end under a limit of 12.
 
     Eight open transactions make so many calls, one after the other; then they make one more. Beside them a session
@@ -91,13 +55,13 @@ def total(session: Session, connect: Callable[..., Session], calls: int) -> int:
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_all_places_are_given_and_no_more(session: Session, connect: Callable[..., Session], calls: int) -> None:
+def test_all_places_are_given_and_no_more(session: Session, connect: Connect, calls: int) -> None:
     assert total(session, connect, calls) == 12
 
 
 @pytest.mark.parametrize("most", [9, 11])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_the_limit_is_never_exceeded(session: Session, connect: Callable[..., Session], seed: int, most: int) -> None:
+def test_the_limit_is_never_exceeded(session: Session, connect: Connect, seed: int, most: int) -> None:
     for name in CHANNELS:
         make_channel(session, name)
     limit(session, most)

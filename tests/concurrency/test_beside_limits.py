@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.concurrency.test_beside_gate import limit as limit_queue
+from tests.concurrency.test_beside_gate import sides
 from tests.concurrency.workers import Workers
 from tests.support.chance import seeds
-from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, enqueue, enqueue_many, fill, limit_set, make_channel, settle
 from verification.chaos.sabotage.defects import Defect
 from verification.model_based.sabotage import installed
@@ -32,8 +34,15 @@ def limit(session: Session, most: int | None = None, **settings: object) -> None
     settle(session, dequeue(session))
 
 
-def test_an_open_dequeue_holds_up_no_other_one(session: Session, connect: Callable[..., Session]) -> None:
-    limit(session, 20)
+# The limit of a queue, which has a gate, and a shared limit.
+BOTH = pytest.mark.parametrize("set_limit", [limit_queue, limit], ids=["queue", "shared limit"])
+
+
+@BOTH
+def test_an_open_dequeue_holds_up_no_other_one(
+    session: Session, connect: Connect, set_limit: Callable[..., None]
+) -> None:
+    set_limit(session, 20)
     fill(session, "default", 40)
     others = [connect() for _ in range(7)]
 
@@ -42,24 +51,29 @@ def test_an_open_dequeue_holds_up_no_other_one(session: Session, connect: Callab
     assert len(dequeue(session, 5)) == 0, "many at once need the limit alone"
     for other in others:
         other.commit()
+    assert sides(session) == (8 if set_limit is limit_queue else 0)
     assert len(dequeue(session, 40)) == 12, "that counts what was leased beside it"
 
 
-def test_only_eight_pass_at_a_time(session: Session, connect: Callable[..., Session]) -> None:
-    limit(session, 40)
+@BOTH
+def test_only_eight_pass_at_a_time(session: Session, connect: Connect, set_limit: Callable[..., None]) -> None:
+    set_limit(session, 40)
     fill(session, "default", 20)
     others = [connect() for _ in range(9)]
 
     assert [len(dequeue(other)) for other in others] == [1] * 8 + [0]
 
 
-def test_a_transaction_passes_once(session: Session, business: Session, other: Session) -> None:
+@BOTH
+def test_a_transaction_passes_once(
+    session: Session, business: Session, other: Session, set_limit: Callable[..., None]
+) -> None:
     """The others count one place of each side that is held."""
-    limit(session, 40)
+    set_limit(session, 40)
     fill(session, "default", 20)
 
     assert len(dequeue(business)) == 1
-    assert len(dequeue(business)) == 1, "holding the limit"
+    assert len(dequeue(business)) == 1, "holding the limit, or the gate"
     assert len(dequeue(other)) == 0
     business.commit()
     assert len(dequeue(other)) == 1
@@ -124,13 +138,7 @@ def test_a_promotion_passes_beside_dequeues(session: Session, business: Session)
     assert column(session, "SELECT status FROM pgqueue_message WHERE id = %s", first) == [1]
 
 
-def total(
-    session: Session,
-    connect: Callable[..., Session],
-    settings: dict[str, object],
-    calls: int,
-    transactions: int = 8,
-) -> int:
+def total(session: Session, connect: Connect, settings: dict[str, object], calls: int, transactions: int = 8) -> int:
     """Return how many messages are leased at the end under a limit of 20 places, or of 300 tokens.
 
     All but 12 are taken at first. Then open transactions make so many calls, one after the other, and one more each.
@@ -157,11 +165,7 @@ def total(
 @pytest.mark.parametrize(("settings", "all_of_it"), [(PLACES, 20), (TOKENS, 300)], ids=["places", "tokens"])
 @pytest.mark.parametrize("how", [(1, 8), (1, 14), (3, 8)])
 def test_all_of_a_limit_is_given_and_no_more(
-    session: Session,
-    connect: Callable[..., Session],
-    how: tuple[int, int],
-    settings: dict[str, object],
-    all_of_it: int,
+    session: Session, connect: Connect, how: tuple[int, int], settings: dict[str, object], all_of_it: int
 ) -> None:
     assert total(session, connect, settings, *how) == all_of_it
 
@@ -172,7 +176,7 @@ def test_all_of_a_limit_is_given_and_no_more(
     ids=["until it is full", "beside one alone", "any number of sides", "again and again"],
 )
 def test_more_is_given_without_a_guard(
-    session: Session, connect: Callable[..., Session], function: str, guard: str, instead: str, how: tuple[int, int]
+    session: Session, connect: Connect, function: str, guard: str, instead: str, how: tuple[int, int]
 ) -> None:
     with installed(session, Defect("", function, guard, instead)):
         assert total(session, connect, PLACES, *how) > 20
@@ -216,7 +220,7 @@ class LimitWorkers(Workers):
 
 @pytest.mark.parametrize("most", [17, 20])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_the_limit_is_never_exceeded(session: Session, connect: Callable[..., Session], seed: int, most: int) -> None:
+def test_the_limit_is_never_exceeded(session: Session, connect: Connect, seed: int, most: int) -> None:
     for name in "abc":
         make_channel(session, name)
     limit(session, most)

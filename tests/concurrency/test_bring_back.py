@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.chance import STRESS
-from tests.support.sessions import Session, column, one, together
+from tests.support.sessions import Connect, Session, column, one, together
 from tests.support.verbs import dequeue, enqueue, enqueue_many, make_channel, settle, tick
 
 EXPIRED = "1 microsecond"
@@ -40,7 +40,7 @@ def test_a_settlement_under_way_wins(session: Session, business: Session) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3 * STRESS))
-def test_many_sessions_race_for_what_expired(session: Session, connect: Callable[..., Session], seed: int) -> None:
+def test_many_sessions_race_for_what_expired(session: Session, connect: Connect, seed: int) -> None:
     messages = enqueue_impatient(session, 60)
     dequeue(session, 60, lease=EXPIRED)
 
@@ -104,7 +104,7 @@ def visits(session: Session, plans: list[dict[str, Any]]) -> int:
 
 @pytest.mark.auto_explain
 def test_dead_leases_do_not_make_the_look_longer(
-    session: Session, connect: Callable[..., Session], record_plans: Callable[[Session], list[dict[str, Any]]]
+    session: Session, connect: Connect, record_plans: Callable[[Session], list[dict[str, Any]]]
 ) -> None:
     """C10: a dump holds the horizon, so the leases and schedules that are over stay in their indexes."""
     make_channel(session, "a")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.support.chance import STRESS
-from tests.support.sessions import Session, one, together, wait_for_lock
+from tests.support.sessions import Connect, Session, one, together, until_it_waits, wait_for_lock
 from tests.support.verbs import Lease, dequeue, enqueue, fill, make_channel, retry, settle
 
 
@@ -27,33 +27,27 @@ def outcomes(session: Session) -> list[str]:
     ]
 
 
-def test_a_completion_under_way_wins(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+@pytest.fixture
+def operator(connect: Connect) -> Session:
+    return connect(autocommit=True)
+
+
+def cancelled(session: Session, business: Session, operator: Session, message: int) -> str:
+    """Cancel a message for which the open transaction of ``business`` has to be waited for."""
+    return until_it_waits(session, operator, lambda: cancel(operator, message), business.commit)[message]
+
+
+def test_a_completion_under_way_wins(session: Session, business: Session, operator: Session) -> None:
     message = enqueue(session)
     settle(business, dequeue(session))
-    operator = connect(autocommit=True)
-
-    def commit() -> None:
-        wait_for_lock(session, operator)
-        business.commit()
-
-    answer, _ = together(lambda: cancel(operator, message), commit)
-
-    assert answer == {message: "settled"}
+    assert cancelled(session, business, operator, message) == "settled"
     assert outcomes(session) == ["completed"]
 
 
-def test_a_dequeue_under_way_has_it(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+def test_a_dequeue_under_way_has_it(session: Session, business: Session, operator: Session) -> None:
     message = enqueue(session)
     leases = dequeue(business)
-    operator = connect(autocommit=True)
-
-    def commit() -> None:
-        wait_for_lock(session, operator)
-        business.commit()
-
-    answer, _ = together(lambda: cancel(operator, message), commit)
-
-    assert answer == {message: "requested"}
+    assert cancelled(session, business, operator, message) == "requested"
     retry(session, leases)
     assert outcomes(session) == ["cancelled"]
 
@@ -69,22 +63,18 @@ def test_a_dequeue_passes_by_what_is_being_cancelled(session: Session, business:
 
 @pytest.mark.parametrize("verb", ["defer", "retry"])
 def test_a_worker_that_gives_back_what_is_being_cancelled_waits_and_cancels(
-    session: Session, business: Session, connect: Callable[..., Session], verb: str
+    session: Session, business: Session, connect: Connect, verb: str
 ) -> None:
     """The request is not committed yet when the worker comes: it must not slip through."""
     message = enqueue(session)
     leases = dequeue(session)
     assert cancel(business, message) == {message: "requested"}
     worker = connect(autocommit=True)
-
-    def commit() -> None:
-        wait_for_lock(session, worker)
-        business.commit()
-
     give_back: Callable[[], object] = (
         (lambda: settle(worker, leases, "defer")) if verb == "defer" else (lambda: retry(worker, leases))
     )
-    together(give_back, commit)
+
+    until_it_waits(session, worker, give_back, business.commit)
 
     assert outcomes(session) == ["cancelled"]
 
@@ -101,29 +91,17 @@ def test_the_sweep_leaves_what_is_being_cancelled_to_the_next_sweep(session: Ses
     assert outcomes(session) == ["cancelled"]
 
 
-def test_a_cancellation_waits_for_a_sweep_under_way(
-    session: Session, business: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_cancellation_waits_for_a_sweep_under_way(session: Session, business: Session, operator: Session) -> None:
     message = enqueue(session)
     dequeue(session, lease="1 microsecond")
     session.execute("SELECT pg_sleep(0.001)")
     assert one(business, "SELECT retried FROM pgqueue_sweep()") == 1
-    operator = connect(autocommit=True)
-
-    def commit() -> None:
-        wait_for_lock(session, operator)
-        business.commit()
-
-    answer, _ = together(lambda: cancel(operator, message), commit)
-
-    assert answer == {message: "cancelled"}
+    assert cancelled(session, business, operator, message) == "cancelled"
     assert outcomes(session) == ["cancelled"]
 
 
 @pytest.mark.parametrize("_round", range(5 * STRESS))
-def test_workers_and_operators_on_the_same_messages(
-    session: Session, connect: Callable[..., Session], _round: int
-) -> None:
+def test_workers_and_operators_on_the_same_messages(session: Session, connect: Connect, _round: int) -> None:
     """All sessions work on all messages at once. Each message ends in one place, and no transaction fails."""
     make_channel(session, "limited", max_concurrency=3)
     fill(session, "default", 40)
@@ -155,7 +133,7 @@ def test_workers_and_operators_on_the_same_messages(
 
 
 def test_two_operators_with_opposite_orders_do_not_deadlock(
-    session: Session, business: Session, connect: Callable[..., Session]
+    session: Session, business: Session, connect: Connect
 ) -> None:
     fill(session, "default", 9)
     leases: list[Lease] = dequeue(session, 9)

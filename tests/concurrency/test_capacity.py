@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, one, together
+from tests.support.sessions import Connect, Session, one, together
 from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, fill, make_channel, set_queue, settle, tick
 
 
@@ -99,7 +98,7 @@ def test_a_tenant_that_others_outnumber_has_a_place_still(session: Session) -> N
 
 @pytest.mark.parametrize("seed", seeds(2))
 def test_no_channel_is_ahead_of_its_share_while_another_one_waits(
-    session: Session, connect: Callable[..., Session], tenants: None, seed: int
+    session: Session, connect: Connect, tenants: None, seed: int
 ) -> None:
     """Parallel dequeues of one message: the gate makes the count of each exact."""
     set_queue(session, fairness="share", max_concurrency=9)

@@ -28,12 +28,7 @@ def test_messages_without_a_cost_take_one_token(session: Session, rated: Rated, 
 
 
 @pytest.mark.parametrize(
-    "end",
-    [
-        "pgqueue_cancel(%s)",
-        "pgqueue_discard(%s)",
-        "pgqueue_reschedule(%s, clock_timestamp() + interval '1 day')",
-    ],
+    "end", ["pgqueue_cancel(%s)", "pgqueue_discard(%s)", "pgqueue_reschedule(%s, clock_timestamp() + interval '1 day')"]
 )
 def test_those_behind_a_message_that_waits_for_tokens_go_on_when_it_is_gone(
     session: Session, rated: Rated, end: str

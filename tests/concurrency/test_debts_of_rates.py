@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import psycopg
 import pytest
 
 from tests.concurrency.rates import HOUR, UNBOUND, Rated, spend, taken
@@ -107,27 +106,9 @@ def test_a_queue_is_dropped_beside_a_dequeue_that_takes_its_corrections(session:
     assert one(session, "SELECT count(*) FROM pgqueue_spent") == 0
 
 
-@pytest.fixture
-def charges(pg_url: str, session: Session) -> Iterator[None]:
-    """Every lease that is ever committed, and what its message cost."""
-    session.execute("CREATE TABLE charges (leased_at timestamptz, cost integer)")
-    session.execute(
-        "CREATE FUNCTION note_charge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " INSERT INTO charges VALUES (NEW.leased_at, coalesce(NEW.cost, 1)); RETURN NULL; END $$"
-    )
-    session.execute(
-        "CREATE TRIGGER charge AFTER UPDATE ON pgqueue_message FOR EACH ROW"
-        " WHEN (NEW.status = 2 AND OLD.status <> 2) EXECUTE FUNCTION note_charge()"
-    )
-    yield
-    with psycopg.connect(pg_url, autocommit=True) as fresh:
-        fresh.execute("DROP FUNCTION note_charge CASCADE")
-        fresh.execute("DROP TABLE charges")
-
-
 @pytest.mark.parametrize("seed", seeds(1))
 def test_workers_together_never_spend_more_than_the_rate(
-    session: Session, connect: Connect, charges: None, rated: Rated, seed: int
+    session: Session, connect: Connect, audit: None, rated: Rated, seed: int
 ) -> None:
     """In every window: the burst, and what has trickled in since. No message costs more than the burst."""
     interval, burst = 0.002, 12
@@ -152,7 +133,7 @@ def test_workers_together_never_spend_more_than_the_rate(
 
     together(*(work(place) for place in range(4)))
 
-    rows = session.execute("SELECT leased_at, cost FROM charges ORDER BY leased_at").fetchall()
+    rows = session.execute("SELECT leased_at, cost FROM audit ORDER BY leased_at").fetchall()
     times = [(leased_at - rows[0][0]).total_seconds() for leased_at, _ in rows]
     assert len(rows) == 120
     for start in range(len(rows)):

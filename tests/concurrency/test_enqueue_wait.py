@@ -4,7 +4,6 @@ for ever; then it says busy."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -15,7 +14,7 @@ from django.db import connection, transaction
 from django_pgqueue import enqueue, enqueue_many
 from django_pgqueue.delivery import NewMessage
 from django_pgqueue.exceptions import ChannelBusy
-from tests.support.sessions import Session, one, wait_for_lock
+from tests.support.sessions import Connect, Session, one, until_it_waits, wait_for_lock
 from tests.support.verbs import enqueue as enqueue_in
 from tests.support.verbs import make_channel
 
@@ -32,9 +31,7 @@ def filler(session: Session, business: Session) -> Session:
     return business
 
 
-def test_a_busy_channel_is_an_outcome_and_the_writes_around_it_commit(
-    filler: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_busy_channel_is_an_outcome_and_the_writes_around_it_commit(filler: Session, connect: Connect) -> None:
     with connect(options="-c lock_timeout=50s") as waiting:
         enqueue_in(waiting, "free")
         row = waiting.execute(
@@ -49,7 +46,7 @@ def test_a_busy_channel_is_an_outcome_and_the_writes_around_it_commit(
                "WHERE c.name = 'free'") == 2  # fmt: skip
 
 
-def test_the_setting_of_the_session_is_for_inserts_too(filler: Session, connect: Callable[..., Session]) -> None:
+def test_the_setting_of_the_session_is_for_inserts_too(filler: Session, connect: Connect) -> None:
     waiting = connect(autocommit=True)
     waiting.execute("SET pgqueue.enqueue_wait = '50 ms'")
     assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small')") == "busy"
@@ -58,7 +55,7 @@ def test_the_setting_of_the_session_is_for_inserts_too(filler: Session, connect:
     assert raised.value.sqlstate == "PGQ06"
 
 
-def test_without_a_setting_it_waits_two_seconds(filler: Session, connect: Callable[..., Session]) -> None:
+def test_without_a_setting_it_waits_two_seconds(filler: Session, connect: Connect) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     began_at = time.monotonic()
     assert one(waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small')") == "busy"
@@ -77,7 +74,7 @@ def test_many_messages_and_a_redrive_wait_no_longer(filler: Session, session: Se
 
 
 def test_a_call_that_waits_behind_others_that_wait_does_not_wait_for_longer(
-    filler: Session, session: Session, connect: Callable[..., Session]
+    filler: Session, session: Session, connect: Connect
 ) -> None:
     """A row is waited for by two locks, the place behind those that wait and then the row: lock_timeout bounds each."""
     first, second = (connect(autocommit=True, options="-c lock_timeout=60s") for _ in range(2))
@@ -91,9 +88,7 @@ def test_a_call_that_waits_behind_others_that_wait_does_not_wait_for_longer(
         assert call.result(60) == "busy"
 
 
-def test_a_statement_for_many_channels_waits_no_longer_than_for_one(
-    filler: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_statement_for_many_channels_waits_no_longer_than_for_one(filler: Session, connect: Connect) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     names = ["small", *"abcd"]
     for name in names[1:]:
@@ -126,16 +121,11 @@ def test_the_setting_of_the_project_bounds_the_wait_of_python(filler: Session, s
 
 
 def test_a_call_that_waits_gets_the_room_that_a_rollback_leaves(
-    filler: Session, session: Session, connect: Callable[..., Session]
+    filler: Session, session: Session, connect: Connect
 ) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
-    with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(
-            one, waiting, "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '60 s')"
-        )
-        wait_for_lock(session, waiting)
-        filler.rollback()
-        assert call.result(60) == "created"
+    ask = "SELECT outcome FROM pgqueue_enqueue('h', p_channel => 'small', p_wait => '60 s')"
+    assert until_it_waits(session, waiting, lambda: one(waiting, ask), filler.rollback) == "created"
 
 
 @pytest.fixture
@@ -147,7 +137,7 @@ def claimer(session: Session, business: Session) -> Session:
 
 
 def test_a_key_of_an_open_transaction_is_busy_and_the_writes_around_it_commit(
-    claimer: Session, connect: Callable[..., Session]
+    claimer: Session, connect: Connect
 ) -> None:
     with connect(options="-c lock_timeout=50s") as waiting:
         enqueue_in(waiting, "free")
@@ -165,19 +155,15 @@ def test_a_key_of_an_open_transaction_is_busy_and_the_writes_around_it_commit(
 
 
 def test_a_key_is_free_again_when_the_transaction_that_brought_it_is_rolled_back(
-    claimer: Session, session: Session, connect: Callable[..., Session]
+    claimer: Session, session: Session, connect: Connect
 ) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => 'k', p_wait => '60 s')"
-    with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(one, waiting, ask)
-        wait_for_lock(session, waiting)
-        claimer.rollback()
-        assert call.result(60) == "created"
+    assert until_it_waits(session, waiting, lambda: one(waiting, ask), claimer.rollback) == "created"
 
 
 def test_one_key_of_many_that_is_busy_withholds_the_others_or_leaves_them_alone(
-    claimer: Session, connect: Callable[..., Session]
+    claimer: Session, connect: Connect
 ) -> None:
     waiting = connect(autocommit=True, options="-c lock_timeout=60s")
     ask = (
@@ -195,7 +181,7 @@ def test_one_key_of_many_that_is_busy_withholds_the_others_or_leaves_them_alone(
 
 
 def test_two_transactions_that_bring_two_keys_in_opposite_order_do_not_deadlock(
-    claimer: Session, session: Session, connect: Callable[..., Session]
+    claimer: Session, session: Session, connect: Connect
 ) -> None:
     other = connect()
     ask = "SELECT outcome FROM pgqueue_enqueue('h', p_dedupe_key => %s, p_wait => %s)"
@@ -213,7 +199,7 @@ def test_two_transactions_that_bring_two_keys_in_opposite_order_do_not_deadlock(
 
 
 def test_a_message_that_a_full_channel_would_drop_stays_when_the_key_is_busy(
-    session: Session, business: Session, connect: Callable[..., Session]
+    session: Session, business: Session, connect: Connect
 ) -> None:
     make_channel(session, "small")
     enqueue_in(session, "small")

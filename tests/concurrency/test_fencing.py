@@ -11,7 +11,7 @@ from django.db import connection
 from django_pgqueue import complete, heartbeat
 from django_pgqueue import dequeue as dequeue_deliveries
 from django_pgqueue.exceptions import LeaseLost
-from tests.support.sessions import Session, one, together, wait_for_lock
+from tests.support.sessions import Connect, Session, one, together, until_it_waits
 from tests.support.verbs import Lease, dequeue, drain, enqueue, fill, make_channel, retry, settle
 from tests.support.waiting import eventually
 
@@ -57,17 +57,13 @@ def test_a_settlement_under_way_wins_over_the_sweep(
 
 @pytest.mark.parametrize("verb", SETTLE)
 def test_a_sweep_under_way_wins_over_a_settlement(
-    session: Session, business: Session, connect: Callable[..., Session], expired: list[Lease], verb: str
+    session: Session, business: Session, connect: Connect, expired: list[Lease], verb: str
 ) -> None:
     worker = connect(autocommit=True)
     assert sweep(business) == 1
 
-    def commit() -> None:
-        wait_for_lock(session, worker)
-        business.commit()
-
     with pytest.raises(psycopg.Error) as lost:
-        together(lambda: SETTLE[verb](worker, expired), commit)
+        until_it_waits(session, worker, lambda: SETTLE[verb](worker, expired), business.commit)
 
     assert lost.value.sqlstate == "PGQ02"
     assert homes(session) == (1, 0, 0)
@@ -90,16 +86,12 @@ def test_the_old_holder_cannot_touch_the_new_lease(session: Session, expired: li
 @pytest.mark.parametrize("first", SETTLE)
 @pytest.mark.parametrize("second", SETTLE)
 def test_two_settlements_of_one_lease(
-    session: Session, business: Session, connect: Callable[..., Session], first: str, second: str
+    session: Session, business: Session, connect: Connect, first: str, second: str
 ) -> None:
     enqueue(session)
     leases = dequeue(session)
     worker = connect(autocommit=True)
     SETTLE[first](business, leases)
-
-    def commit() -> None:
-        wait_for_lock(session, worker)
-        business.commit()
 
     def late() -> str | None:
         try:
@@ -108,13 +100,11 @@ def test_two_settlements_of_one_lease(
             return error.sqlstate
         return None
 
-    answer, _ = together(late, commit)
-
-    assert answer == (None if first == "heartbeat" else "PGQ02")
+    assert until_it_waits(session, worker, late, business.commit) == (None if first == "heartbeat" else "PGQ02")
     assert sum(homes(session)) == 1
 
 
-def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connect: Connect) -> None:
     fill(session, "default", 3)
     leases = dequeue(session, 3)
     worker = connect()
@@ -133,9 +123,7 @@ def test_a_completion_whose_answer_was_lost_is_repeated(session: Session, connec
     assert homes(session) == (0, 3, 0)
 
 
-def test_a_completion_that_did_not_reach_its_commit_is_repeated(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_completion_that_did_not_reach_its_commit_is_repeated(session: Session, connect: Connect) -> None:
     fill(session, "default", 3)
     leases = dequeue(session, 3)
     worker = connect()
@@ -149,9 +137,7 @@ def test_a_completion_that_did_not_reach_its_commit_is_repeated(
     assert homes(session) == (0, 3, 0)
 
 
-def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_batches_of_the_same_leases_in_opposite_order_do_not_deadlock(session: Session, connect: Connect) -> None:
     """The lease keeper and the completer of a worker work on the same messages, each in an order of its own."""
     make_channel(session, "a")
     fill(session, "a", 9)

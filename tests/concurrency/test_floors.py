@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from psycopg.errors import SerializationFailure
 
-from tests.support.sessions import Session, one
+from tests.support.sessions import Connect, Session, one
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
@@ -40,7 +38,7 @@ def test_a_lane_that_the_youngest_transaction_has_parked(session: Session, busin
     assert len(drain(session)) == 1
 
 
-def test_lanes_of_two_open_transactions(session: Session, connect: Callable[..., Session]) -> None:
+def test_lanes_of_two_open_transactions(session: Session, connect: Connect) -> None:
     """The older one has put its lane behind that of the younger one."""
     older, younger = connect(), connect()
     make_channel(session, "a")
@@ -62,9 +60,7 @@ def test_lanes_of_two_open_transactions(session: Session, connect: Callable[...,
 
 @pytest.mark.parametrize("ticks", [1, 2, 5])
 @pytest.mark.parametrize("first", [0, 1])
-def test_lanes_that_stay_uncommitted_through_ticks(
-    session: Session, connect: Callable[..., Session], ticks: int, first: int
-) -> None:
+def test_lanes_that_stay_uncommitted_through_ticks(session: Session, connect: Connect, ticks: int, first: int) -> None:
     make_channel(session, "a")
     make_channel(session, "b")
     make_channel(session, "slow", release_interval="20 ms")
@@ -116,7 +112,7 @@ def test_a_lane_that_was_parked_long_before(session: Session) -> None:
     assert [lease.channel for lease in dequeue(session, 5)] == ["slow"]
 
 
-def test_arrivals_of_several_late_transactions(session: Session, connect: Callable[..., Session]) -> None:
+def test_arrivals_of_several_late_transactions(session: Session, connect: Connect) -> None:
     names = [f"late{place}" for place in range(6)]
     late = []
     for name in names:
@@ -137,9 +133,7 @@ def test_arrivals_of_several_late_transactions(session: Session, connect: Callab
     assert len({lease.id for lease in taken}) == len(taken) == 6 * 9
 
 
-def test_a_late_transaction_with_a_pinned_horizon(
-    session: Session, business: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_late_transaction_with_a_pinned_horizon(session: Session, business: Session, connect: Connect) -> None:
     pin = connect(autocommit=False)
     pin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     pin.execute("SELECT count(*) FROM pgqueue_message")
@@ -209,7 +203,7 @@ def test_a_tick_under_repeatable_read(session: Session, business: Session) -> No
     assert len(drain(session)) == 3
 
 
-def test_a_tick_with_an_old_snapshot(session: Session, business: Session, connect: Callable[..., Session]) -> None:
+def test_a_tick_with_an_old_snapshot(session: Session, business: Session, connect: Connect) -> None:
     """Lanes that were committed since are not seen by it, and their transaction is not running any more."""
     for name in "ab":
         make_channel(session, name)

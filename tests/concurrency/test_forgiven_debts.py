@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 from tests.concurrency.rates import HOUR, UNBOUND, Rated, spend, taken
-from tests.support.sessions import Connect, Session, column, one, wait_for_lock
+from tests.support.sessions import Connect, Session, column, one, until_it_waits
 from tests.support.verbs import dequeue, enqueue, make_channel, tick
 from tests.support.waiting import eventually
 
@@ -139,11 +138,7 @@ def test_two_that_forgive_at_the_same_moment_end_the_debt_once(
     by = request.node.callspec.params["rated"]
     first, second = connect(), connect(autocommit=True)
     forgive(first, by)
-    with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(forgive, second, by)
-        wait_for_lock(session, second)
-        first.commit()
-        call.result(60)
+    until_it_waits(session, second, lambda: forgive(second, by), first.commit)
     assert taken(session) == [], f"no token is there for {others}"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
 import pytest
 
-from tests.support.sessions import PATIENT, Session, column, one, together, wait_for_lock
+from tests.support.sessions import PATIENT, Connect, Session, column, one, together, until_it_waits
 from tests.support.verbs import dequeue, drain, enqueue, fill, limit_set, make_channel, settle
 
 DROPPERS = pytest.mark.parametrize("policy", ["drop_oldest", "replace"])
@@ -22,9 +21,7 @@ def ask(session: Session, channel: str = "small") -> tuple[str, list[int] | None
     return outcome, dropped
 
 
-def test_each_of_sixteen_racing_enqueuers_drops_another_message(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_each_of_sixteen_racing_enqueuers_drops_another_message(session: Session, connect: Connect) -> None:
     make_channel(session, "small", max_size=5, full_policy="drop_oldest")
     fill(session, "small", 4)
     racers = [connect(autocommit=True, options=PATIENT) for _ in range(16)]
@@ -39,9 +36,7 @@ def test_each_of_sixteen_racing_enqueuers_drops_another_message(
 
 
 @DROPPERS
-def test_the_limit_holds_while_messages_come_and_go(
-    session: Session, connect: Callable[..., Session], policy: str
-) -> None:
+def test_the_limit_holds_while_messages_come_and_go(session: Session, connect: Connect, policy: str) -> None:
     """Producers, a worker and plain INSERTs at once: each message is worked on, or dropped, once."""
     channel = make_channel(session, "small", max_size=3, full_policy=policy)
     writers = [connect(autocommit=True) for _ in range(3)]
@@ -128,9 +123,20 @@ def test_a_rollback_brings_back_what_was_dropped(session: Session, business: Ses
     assert column(session, DROPPED) == []
 
 
+MANY = "SELECT count(*) FROM pgqueue_enqueue_many('{w,w}', '{1,2}', '{a,b}', p_partial => %s) WHERE outcome = 'created'"
+INSERT = """
+WITH sent AS (
+    INSERT INTO pgqueue_message (channel_id, handler)
+    SELECT c.id, 'work' FROM pgqueue_channel AS c WHERE c.name IN ('a', 'b') RETURNING id
+)
+SELECT count(*) FROM sent
+"""
+
+
 @DROPPERS
-def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
-    session: Session, business: Session, connect: Callable[..., Session], policy: str
+@pytest.mark.parametrize("call", [MANY % "false", MANY % "true", INSERT], ids=["all or none", "partial", "insert"])
+def test_one_statement_for_many_channels_takes_all_counts_before_it_drops(
+    session: Session, business: Session, connect: Connect, policy: str, call: str
 ) -> None:
     """A session that holds the count of the second channel, and cancels a message to be dropped, does not wait."""
     make_channel(session, "a", max_size=1, full_policy=policy)
@@ -138,45 +144,12 @@ def test_one_call_for_many_channels_takes_all_counts_before_it_drops(
     oldest = enqueue(session, "a")
     enqueue(business, "b")
     producer = connect(autocommit=True, options=PATIENT)
-    both = "SELECT array_agg(outcome) FROM pgqueue_enqueue_many('{w,w}', '{1,2}', '{a,b}', p_partial => %s)"
 
-    for partial in (False, True):
-
-        def cancel(oldest: int = oldest) -> str:
-            wait_for_lock(session, producer)
-            outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
-            business.commit()
-            return str(outcome)
-
-        assert together(lambda partial=partial: one(producer, both, partial), cancel) == [
-            ["created", "created"], "cancelled",
-        ]  # fmt: skip
-        oldest = one(session, "SELECT m.id FROM pgqueue_message AS m JOIN pgqueue_channel AS c ON c.id = m.channel_id "
-                     "WHERE c.name = 'a'")  # fmt: skip
-        enqueue(business, "b")
-
-
-@DROPPERS
-def test_one_insert_into_many_channels_takes_all_counts_before_it_drops(
-    session: Session, business: Session, connect: Callable[..., Session], policy: str
-) -> None:
-    make_channel(session, "a", max_size=1, full_policy=policy)
-    make_channel(session, "b", max_size=9)
-    oldest = enqueue(session, "a")
-    enqueue(business, "b")
-    producer = connect(autocommit=True, options=PATIENT)
-
-    def insert() -> int:
-        query = "INSERT INTO pgqueue_message (channel_id, handler) SELECT c.id, 'work' FROM pgqueue_channel AS c"
-        return producer.execute(f"{query} WHERE c.name IN ('a', 'b')").rowcount
-
-    def cancel() -> str:
-        wait_for_lock(session, producer)
-        outcome = one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest)
+    def cancel() -> None:
+        assert one(business, "SELECT outcome FROM pgqueue_cancel(ARRAY[%s::bigint])", oldest) == "cancelled"
         business.commit()
-        return str(outcome)
 
-    assert together(insert, cancel) == [2, "cancelled"]
+    assert until_it_waits(session, producer, lambda: one(producer, call), cancel) == 2
 
 
 @pytest.mark.parametrize("why", ["its own limit", "the limit of its handler", "its order key"])

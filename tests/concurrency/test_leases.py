@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import chain
 
 import pytest
 
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, column, one, together
+from tests.support.sessions import Connect, Session, column, one, together
 from tests.support.verbs import Lease, dequeue, drain, enqueue, enqueue_many, make_channel, settle, tick
 
 WORKERS = 8
@@ -18,7 +17,7 @@ WORKERS = 8
 @pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize(("channels", "limit"), [(1, 1), (1, 25), (40, 1), (40, 25)])
 def test_every_message_is_delivered_once(
-    session: Session, connect: Callable[..., Session], channels: int, limit: int, seed: int
+    session: Session, connect: Connect, channels: int, limit: int, seed: int
 ) -> None:
     chance = Chance(seed, "backlog").random
     names = [f"channel{place}" for place in range(channels)]
@@ -52,9 +51,7 @@ def test_every_message_is_delivered_once(
     assert one(session, "SELECT count(*) FROM pgqueue_message") == 0
 
 
-def test_a_hot_channel_is_served_by_all_while_one_holds_its_lane(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_hot_channel_is_served_by_all_while_one_holds_its_lane(session: Session, connect: Connect) -> None:
     make_channel(session, "hot")
     ids = enqueue_many(session, ["hot"] * 200)
     holder = connect()
@@ -74,7 +71,7 @@ def test_a_hot_channel_is_served_by_all_while_one_holds_its_lane(
     holder.commit()
 
 
-def test_pop_delivers_once_under_concurrency(session: Session, connect: Callable[..., Session]) -> None:
+def test_pop_delivers_once_under_concurrency(session: Session, connect: Connect) -> None:
     make_channel(session, "a")
     make_channel(session, "b", max_concurrency=1)
     ids = enqueue_many(session, ["a", "b"] * 60)
@@ -93,7 +90,7 @@ def test_pop_delivers_once_under_concurrency(session: Session, connect: Callable
     assert sorted(taken) == sorted(ids)
 
 
-def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_channel_of_one_keeps_its_order(session: Session, connect: Connect) -> None:
     """C8: max_concurrency = 1 is strict first in, first out, also with many workers."""
     make_channel(session, "a", max_concurrency=1)
     ids = enqueue_many(session, ["a"] * 40)
@@ -112,7 +109,7 @@ def test_a_channel_of_one_keeps_its_order(session: Session, connect: Callable[..
 
 
 def test_a_new_message_of_a_resumed_channel_does_not_overtake_those_that_wait(
-    session: Session, connect: Callable[..., Session]
+    session: Session, connect: Connect
 ) -> None:
     """While it was paused its lane has fallen behind the line, and now another transaction holds it."""
     make_channel(session, "a")
@@ -131,7 +128,7 @@ def test_a_new_message_of_a_resumed_channel_does_not_overtake_those_that_wait(
     assert [lease.id for lease in dequeue(session)] == waiting[1:2]
 
 
-def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, connect: Connect) -> None:
     """A dequeue that finds only its newest message, because another holds its arrivals, must not give it a second
     place: the messages that wait at the first one would stay behind for ever."""
     make_channel(session, "a")
@@ -156,7 +153,7 @@ def test_a_channel_that_goes_on_has_one_place_in_the_line(session: Session, conn
 
 
 def test_a_message_that_is_locked_does_not_keep_the_leases_of_others_from_being_extended(
-    session: Session, connect: Callable[..., Session]
+    session: Session, connect: Connect
 ) -> None:
     for _ in range(4):
         enqueue(session)

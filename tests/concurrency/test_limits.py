@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, one
+from tests.support.sessions import Connect, Session, one
 from tests.support.verbs import dequeue, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
 @pytest.mark.parametrize("seed", seeds(2))
-def test_max_concurrency_is_never_exceeded(session: Session, connect: Callable[..., Session], seed: int) -> None:
+def test_max_concurrency_is_never_exceeded(session: Session, connect: Connect, seed: int) -> None:
     wanted = {"one": 1, "three": 3, "free": None}
     for name, limit in wanted.items():
         make_channel(session, name, max_concurrency=limit)
@@ -43,7 +41,7 @@ def test_a_large_call_gives_a_limited_channel_a_second_turn_within_its_limit(ses
 
 
 @pytest.mark.parametrize("seed", seeds(2))
-def test_limits_that_change_all_the_time(session: Session, connect: Callable[..., Session], seed: int) -> None:
+def test_limits_that_change_all_the_time(session: Session, connect: Connect, seed: int) -> None:
     names = ["a", "b"]
     for name in names:
         make_channel(session, name, max_concurrency=1)
@@ -73,7 +71,7 @@ def test_limits_that_change_all_the_time(session: Session, connect: Callable[...
 
 
 def test_a_limit_counts_the_leases_that_were_being_taken_when_it_came(
-    session: Session, business: Session, connect: Callable[..., Session]
+    session: Session, business: Session, connect: Connect
 ) -> None:
     """A channel without limits is served without its lane: what commits after the limit was set counts, too."""
     make_channel(session, "a")

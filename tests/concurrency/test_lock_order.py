@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
-from tests.support.sessions import Session, one, wait_for_lock
+from tests.support.sessions import Connect, Session, one, wait_for_lock
 from tests.support.verbs import dequeue, enqueue, make_channel
 
 DEADLOCK = ["40P01", "ok"]
@@ -43,7 +43,7 @@ def answers(
         return sorted([first.result(200), second])
 
 
-def test_two_cancels_against_the_order_of_ids(session: Session, connect: Callable[..., Session]) -> None:
+def test_two_cancels_against_the_order_of_ids(session: Session, connect: Connect) -> None:
     first, second = enqueue(session), enqueue(session)
     one_by_one, at_once = connect(**PATIENT), connect(**PATIENT)
     cancel(one_by_one, second)
@@ -54,7 +54,7 @@ def test_two_cancels_against_the_order_of_ids(session: Session, connect: Callabl
     assert outcome == DEADLOCK
 
 
-def test_a_cancel_after_a_dequeue(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_cancel_after_a_dequeue(session: Session, connect: Connect) -> None:
     first, urgent = enqueue(session), enqueue(session, priority=1)
     worker, operator = connect(**PATIENT), connect(**PATIENT)
     assert [lease.id for lease in dequeue(worker)] == [urgent]
@@ -63,7 +63,7 @@ def test_a_cancel_after_a_dequeue(session: Session, connect: Callable[..., Sessi
     assert outcome == DEADLOCK
 
 
-def test_a_limit_that_is_edited_after_an_enqueue(session: Session, connect: Callable[..., Session]) -> None:
+def test_a_limit_that_is_edited_after_an_enqueue(session: Session, connect: Connect) -> None:
     """The enqueue gives up, and says busy; its transaction goes on, and the edit waits until that ends."""
     assert make_channel(session, "small", max_size=5) < make_channel(session, "smaller", max_size=5)
     # Their counts are there.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from tests.support.sessions import PATIENT, Session, column, one, together, wait_for_lock
+from tests.support.sessions import PATIENT, Connect, Session, column, one, together, until_it_waits
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle
 
 
@@ -17,9 +16,7 @@ def said(session: Session, channel: str) -> str:
 
 
 @pytest.mark.parametrize("policy", ["error", "drop"])
-def test_sixteen_enqueuers_race_for_the_last_place(
-    session: Session, connect: Callable[..., Session], policy: str
-) -> None:
+def test_sixteen_enqueuers_race_for_the_last_place(session: Session, connect: Connect, policy: str) -> None:
     make_channel(session, "small", max_size=5, full_policy=policy)
     fill(session, "small", 4)
     racers = [connect(autocommit=True, options=PATIENT) for _ in range(16)]
@@ -35,9 +32,7 @@ def answer(racer: Session) -> str:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_enqueuers_in_opposite_order_get_an_answer(
-    session: Session, connect: Callable[..., Session], fresh: bool
-) -> None:
+def test_enqueuers_in_opposite_order_get_an_answer(session: Session, connect: Connect, fresh: bool) -> None:
     """Success or busy, never a deadlock (40P01). `fresh`: these channels have never had a message."""
     for name in "ab":
         make_channel(session, name, max_size=100)
@@ -61,7 +56,7 @@ def test_enqueuers_in_opposite_order_get_an_answer(
     assert len(drain(session)) == (2 if fresh else 4)
 
 
-def test_one_statement_for_many_channels_takes_them_in_order(session: Session, connect: Callable[..., Session]) -> None:
+def test_one_statement_for_many_channels_takes_them_in_order(session: Session, connect: Connect) -> None:
     names = ["c", "a", "d", "b"]
     for name in names:
         make_channel(session, name, max_size=10_000)
@@ -99,20 +94,14 @@ def test_only_enqueuers_of_the_same_channel_wait(session: Session, business: Ses
 
 
 def test_a_waiting_enqueuer_sees_what_was_taken_meanwhile(
-    session: Session, business: Session, connect: Callable[..., Session]
+    session: Session, business: Session, connect: Connect
 ) -> None:
     make_channel(session, "small", max_size=2)
     fill(session, "small", 1)
     waiter = connect(autocommit=True, options=PATIENT)
     enqueue(business, "small")
 
-    def commit() -> None:
-        wait_for_lock(session, waiter)
-        business.commit()
-
-    state, _ = together(lambda: said(waiter, "small"), commit)
-
-    assert state == "full"
+    assert until_it_waits(session, waiter, lambda: said(waiter, "small"), business.commit) == "full"
 
 
 def test_an_enqueuer_that_rolls_back_gives_its_place_back(session: Session, business: Session) -> None:
@@ -200,7 +189,7 @@ def test_every_way_out_makes_room(session: Session) -> None:
     assert fill_up(session, "small") == 8
 
 
-def test_the_limit_holds_while_messages_come_and_go(session: Session, connect: Callable[..., Session]) -> None:
+def test_the_limit_holds_while_messages_come_and_go(session: Session, connect: Connect) -> None:
     make_channel(session, "small", max_size=3)
     writers = [connect(autocommit=True) for _ in range(4)]
     worker = connect(autocommit=True)

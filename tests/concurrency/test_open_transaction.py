@@ -6,18 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.sessions import Session, column, one
-from tests.support.verbs import (
-    Lease,
-    dequeue,
-    drain,
-    enqueue,
-    enqueue_many,
-    make_channel,
-    retry,
-    settle,
-    tick,
-)
+from tests.support.sessions import Connect, Session, column, one
+from tests.support.verbs import Lease, dequeue, drain, enqueue, enqueue_many, make_channel, retry, settle, tick
 
 CHANNELS = ["a", "b", "limited", "slow"]
 
@@ -124,7 +114,7 @@ def test_an_open_transaction_that_has_settled_delays_no_call_on_other_messages(
 
 @pytest.mark.parametrize("first_to_commit", [0, 1])
 def test_two_transactions_that_enqueue_in_opposite_order_do_not_wait(
-    session: Session, connect: Callable[..., Session], first_to_commit: int
+    session: Session, connect: Connect, first_to_commit: int
 ) -> None:
     make_channel(session, "a")
     make_channel(session, "b")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Connect, Session, column, one
 from tests.support.verbs import dequeue, enqueue_many, fill, make_channel, set_queue, settle
 
 
 @pytest.mark.parametrize("settings", [{}, {"fairness": "share"}, {"max_share": 0.7}])
 @pytest.mark.parametrize("seed", seeds(1))
 def test_max_concurrency_is_never_exceeded(
-    session: Session, connect: Callable[..., Session], seed: int, settings: dict[str, object]
+    session: Session, connect: Connect, seed: int, settings: dict[str, object]
 ) -> None:
     for name in CHANNELS:
         make_channel(session, name)
@@ -33,7 +31,7 @@ def test_max_concurrency_is_never_exceeded(
 
 
 @pytest.mark.parametrize("seed", seeds(1))
-def test_a_limit_that_changes_all_the_time(session: Session, connect: Callable[..., Session], seed: int) -> None:
+def test_a_limit_that_changes_all_the_time(session: Session, connect: Connect, seed: int) -> None:
     for name in CHANNELS:
         make_channel(session, name)
     enqueue_many(session, CHANNELS * 40)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
-from tests.support.sessions import Session, one, together
+from tests.support.sessions import Connect, Session, one, together
 from tests.support.verbs import dequeue, fill, make_channel, settle
 
 
@@ -17,9 +16,7 @@ def resume(session: Session) -> None:
     session.execute("SELECT pgqueue_queue_resume('default')")
 
 
-def test_no_dequeue_that_begins_after_the_pause_finds_anything(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_no_dequeue_that_begins_after_the_pause_finds_anything(session: Session, connect: Connect) -> None:
     make_channel(session, "limited", max_concurrency=4)
     fill(session, "default", 400)
     fill(session, "limited", 400)

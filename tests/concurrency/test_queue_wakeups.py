@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from tests.concurrency.queue_workers import CHANNELS, QueueWorkers
-from tests.concurrency.test_rates import audit, gaps  # noqa: F401  (a fixture)
+from tests.concurrency.test_rates import assert_no_more
 from tests.support.chance import seeds
-from tests.support.sessions import Session, column, one
+from tests.support.sessions import Connect, Session, one
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, retry, set_queue, settle
 
 
 @pytest.mark.parametrize("burst", [1, 3])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_a_rate_is_never_exceeded(
-    session: Session,
-    connect: Callable[..., Session],
-    audit: None,  # noqa: F811
-    burst: int,
-    seed: int,
-) -> None:
+def test_a_rate_is_never_exceeded(session: Session, connect: Connect, audit: None, burst: int, seed: int) -> None:
     """All channels together, redeliveries included. With a burst of one, no gap is shorter than the interval."""
-    interval = 0.015
     for name in CHANNELS:
         make_channel(session, name)
     set_queue(session, release_interval="15 ms", release_burst=burst)
@@ -32,14 +24,7 @@ def test_a_rate_is_never_exceeded(
 
     QueueWorkers(seed, connect).run()
 
-    moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")
-    times = [(moment - moments[0]).total_seconds() for moment in moments]
-    assert len(times) >= 36
-    if burst == 1:
-        assert min(gaps(session)) >= interval
-    for start in range(len(times)):
-        for end in range(start, len(times)):
-            assert end - start + 1 <= burst + (times[end] - times[start]) / interval + 1e-6
+    assert_no_more(session, 0.015, burst, least=36)
 
 
 def test_a_worker_learns_when_the_rate_allows_a_message(session: Session) -> None:

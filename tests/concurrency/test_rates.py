@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
-import psycopg
 import pytest
 
 from tests.concurrency.limited_workers import LimitedWorkers
 from tests.support.chance import seeds
-from tests.support.sessions import Session, column, together, wait_for_lock
+from tests.support.sessions import Connect, Session, column, together, wait_for_lock
 from tests.support.verbs import dequeue, enqueue, fill, make_channel, tick
 
 
@@ -21,31 +19,23 @@ def gaps(session: Session) -> list[float]:
     ]
 
 
-@pytest.fixture
-def audit(pg_url: str, session: Session) -> object:
-    """Every lease that is ever committed."""
-    session.execute("CREATE TABLE audit (channel_id bigint, leased_at timestamptz)")
-    session.execute(
-        "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " INSERT INTO audit VALUES (NEW.channel_id, NEW.leased_at); RETURN NULL; END $$"
-    )
-    session.execute(
-        "CREATE TRIGGER audit AFTER UPDATE ON pgqueue_message FOR EACH ROW"
-        " WHEN (NEW.status = 2 AND OLD.status = 1) EXECUTE FUNCTION audit()"
-    )
-    yield
-    with psycopg.connect(pg_url, autocommit=True) as fresh:
-        fresh.execute("DROP FUNCTION audit CASCADE")
-        fresh.execute("DROP TABLE audit")
+def assert_no_more(session: Session, interval: float, burst: int, least: int) -> None:
+    """Token bucket: in every window, no more leases than the burst and what has trickled in since."""
+    moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")
+    # From the first one on: a timestamp of today has no exact microseconds as a float.
+    times = [(moment - moments[0]).total_seconds() for moment in moments]
+    assert len(times) >= least
+    if burst == 1:
+        assert min(gaps(session)) >= interval
+    for start in range(len(times)):
+        for end in range(start, len(times)):
+            assert end - start + 1 <= burst + (times[end] - times[start]) / interval + 1e-6
 
 
 @pytest.mark.parametrize("burst", [1, 3])
 @pytest.mark.parametrize("seed", seeds(1))
-def test_a_rate_is_never_exceeded(
-    session: Session, connect: Callable[..., Session], audit: None, burst: int, seed: int
-) -> None:
+def test_a_rate_is_never_exceeded(session: Session, connect: Connect, audit: None, burst: int, seed: int) -> None:
     """Redeliveries count. With a burst of one, no gap is shorter than the interval: tolerance zero."""
-    interval = 0.015
     make_channel(session, "slow", release_interval="15 ms", release_burst=burst)
     make_channel(session, "busy")
     for _ in range(30):
@@ -55,21 +45,10 @@ def test_a_rate_is_never_exceeded(
     LimitedWorkers(seed, connect).run()
 
     session.execute("DELETE FROM audit WHERE channel_id = (SELECT id FROM pgqueue_channel WHERE name = 'busy')")
-    moments = column(session, "SELECT leased_at FROM audit ORDER BY leased_at")
-    # From the first one on: a timestamp of today has no exact microseconds as a float.
-    times = [(moment - moments[0]).total_seconds() for moment in moments]
-    assert len(times) >= 30
-    if burst == 1:
-        assert min(gaps(session)) >= interval
-    # Token bucket: in every window, no more than the burst and what has trickled in since.
-    for start in range(len(times)):
-        for end in range(start, len(times)):
-            assert end - start + 1 <= burst + (times[end] - times[start]) / interval + 1e-6
+    assert_no_more(session, 0.015, burst, least=30)
 
 
-def test_a_slow_dequeue_does_not_shorten_the_next_gap(
-    session: Session, connect: Callable[..., Session], audit: None
-) -> None:
+def test_a_slow_dequeue_does_not_shorten_the_next_gap(session: Session, connect: Connect, audit: None) -> None:
     """The rate counts from the moment of the lease, not from the moment when the call began."""
     make_channel(session, "slow", release_interval="400 ms")
     fill(session, "slow", 2)

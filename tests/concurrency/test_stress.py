@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
 import pytest
 
 from tests.support.chance import Chance, seeds
-from tests.support.sessions import Session, column, one, together
+from tests.support.sessions import Connect, Session, column, one, together
 from tests.support.verbs import Lease, dequeue, enqueue, enqueue_many, make_channel, retry, settle
 
 QUEUES = {"default": ["free", "free too", "one", "three", "slow", "paused", "edited"], "other": ["elsewhere"]}
@@ -29,7 +28,7 @@ SECONDS = 1.2
 
 
 class Storm:
-    def __init__(self, seed: int, connect: Callable[..., Session], *, calm: bool) -> None:
+    def __init__(self, seed: int, connect: Connect, *, calm: bool) -> None:
         self.seed = seed
         self.connect = connect
         # Calm: so few messages that lanes come and go all the time. Otherwise a backlog builds up.
@@ -186,9 +185,7 @@ def channels(session: Session) -> None:
 
 @pytest.mark.parametrize("calm", [True, False], ids=["calm", "busy"])
 @pytest.mark.parametrize("seed", seeds(3))
-def test_nothing_is_left_behind(
-    session: Session, connect: Callable[..., Session], channels: None, seed: int, calm: bool
-) -> None:
+def test_nothing_is_left_behind(session: Session, connect: Connect, channels: None, seed: int, calm: bool) -> None:
     storm = Storm(seed, connect, calm=calm)
 
     storm.run()
@@ -202,7 +199,7 @@ def test_nothing_is_left_behind(
 
 
 @pytest.mark.parametrize("seed", seeds(2))
-def test_one_channel_that_empties_all_the_time(session: Session, connect: Callable[..., Session], seed: int) -> None:
+def test_one_channel_that_empties_all_the_time(session: Session, connect: Connect, seed: int) -> None:
     """Its lane is made, deleted, missed and found again."""
     make_channel(session, "default")
     sessions = [connect(autocommit=True) for _ in range(5)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.support.sessions import Session, column, one, together, wait_for_lock
+from tests.support.sessions import Connect, Session, column, one, together, wait_for_lock
 from tests.support.verbs import dequeue, drain, enqueue, enqueue_many, fill, make_channel, settle, tick
 
 
@@ -21,9 +19,7 @@ def free_line(session: Session, count: int, *, size: int = 12) -> None:
 
 
 @pytest.mark.parametrize("limit", ["pause", "max_concurrency", "release_interval"])
-def test_a_limit_that_is_lifted_while_the_line_is_walked(
-    session: Session, connect: Callable[..., Session], limit: str
-) -> None:
+def test_a_limit_that_is_lifted_while_the_line_is_walked(session: Session, connect: Connect, limit: str) -> None:
     """A dequeue that has read the limit before it was lifted must not park the lane for ever after it was lifted."""
     free_line(session, 12)
     limited = {
@@ -65,29 +61,16 @@ def test_a_limit_that_is_lifted_while_the_line_is_walked(
     assert column(session, ready) == []
 
 
-def test_a_limit_that_comes_while_a_completion_is_open(session: Session, business: Session) -> None:
-    """The completion has not seen the limit, the dequeue not the completion: the lane must not park for good."""
+@pytest.mark.parametrize("verb", ["complete", "defer", "dead_letter"])
+def test_a_limit_that_comes_while_a_settlement_is_open(session: Session, business: Session, verb: str) -> None:
+    """The settlement has not seen the limit, the dequeue not the settlement: the lane must not park for good."""
     make_channel(session, "a")
     fill(session, "a", 3)
     leases = dequeue(session, 1)
-    settle(business, leases)  # no limit yet: it frees no place
-    make_channel(session, "a", max_concurrency=1)
-    assert dequeue(session, 1) == []  # the lease is still there: parked
-    business.commit()
-
-    session.execute("SELECT * FROM pgqueue_sweep()")
-
-    assert len(drain(session)) == 2
-
-
-@pytest.mark.parametrize("verb", ["defer", "dead_letter"])
-def test_a_limit_that_comes_while_another_settlement_is_open(session: Session, business: Session, verb: str) -> None:
-    make_channel(session, "a")
-    fill(session, "a", 3)
-    leases = dequeue(session, 1)
+    # No limit yet: it frees no place.
     settle(business, leases, verb, *([["refused"]] if verb == "dead_letter" else []))
     make_channel(session, "a", max_concurrency=1)
-    assert dequeue(session, 1) == []
+    assert dequeue(session, 1) == []  # the lease is still there: parked
     business.commit()
 
     session.execute("SELECT * FROM pgqueue_sweep()")
@@ -230,9 +213,7 @@ def leave_line(session: Session, business: Session, name: str) -> int:
     return left
 
 
-def test_news_that_could_wait_until_their_lane_went(
-    session: Session, business: Session, connect: Callable[..., Session]
-) -> None:
+def test_news_that_could_wait_until_their_lane_went(session: Session, business: Session, connect: Connect) -> None:
     left = leave_line(session, business, "a")
     make_channel(session, "held", max_concurrency=100)
     fill(session, "held", 3)
@@ -252,9 +233,7 @@ def test_news_that_could_wait_are_not_overtaken(session: Session, business: Sess
     assert [lease.id for _ in range(2) for lease in dequeue(session, 1)] == [left, later]
 
 
-def test_a_dequeue_beside_a_tick_does_not_answer_that_there_is_nothing(
-    session: Session, connect: Callable[..., Session]
-) -> None:
+def test_a_dequeue_beside_a_tick_does_not_answer_that_there_is_nothing(session: Session, connect: Connect) -> None:
     """The tick makes a lane of the arrivals between two statements of the dequeue."""
     make_channel(session, "default")
     ticker, taker = connect(autocommit=True), connect(autocommit=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.chance import Chance
-from tests.support.sessions import Session, one, together
+from tests.support.sessions import Connect, Session, one, together
 from tests.support.verbs import dequeue, retry, settle
 
 WORKERS = 8
@@ -26,7 +26,7 @@ class Workers:
     of a transaction, also to and fro, holds from the next one on.
     """
 
-    def __init__(self, seed: int, connect: Callable[..., Session]) -> None:
+    def __init__(self, seed: int, connect: Connect) -> None:
         self.seed = seed
         self.sessions = [connect() for _ in range(WORKERS)]
         self.keeper = connect(autocommit=True)

@@ -14,10 +14,7 @@ from tests.support.sql import sql
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("offset", "seconds"), [("+1h", 3600), ("-1h", -3600), (None, None)])
 def test_this_hosts_clock_is_not_the_databases(
-    environment: dict[str, str],
-    faketime: str,
-    offset: str | None,
-    seconds: float | None,
+    environment: dict[str, str], faketime: str, offset: str | None, seconds: float | None
 ) -> None:
     wrong = {"LD_PRELOAD": faketime, "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"} if offset else {}
     done = subprocess.run(

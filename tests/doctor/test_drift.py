@@ -18,11 +18,7 @@ THROWAWAY = {"pgqueue.W010", "pgqueue.W011"}
         ("ALTER TABLE pgqueue_lane SET (autovacuum_enabled = false)", "W017", 1),
         ("ALTER TABLE pgqueue_dead_letter SET UNLOGGED", "W019", 1),
         ("GRANT CREATE ON SCHEMA public TO PUBLIC", "W018", 1),
-        (
-            "ALTER TABLE pgqueue_lane REPLICA IDENTITY DEFAULT; CREATE PUBLICATION everything FOR ALL TABLES",
-            "E029",
-            2,
-        ),
+        ("ALTER TABLE pgqueue_lane REPLICA IDENTITY DEFAULT; CREATE PUBLICATION everything FOR ALL TABLES", "E029", 2),
     ],
 )
 def test_each_finding_of_the_system_checks_is_reported_with_an_action(

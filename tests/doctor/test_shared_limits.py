@@ -2,15 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import (
-    channel_pause,
-    dequeue,
-    enqueue,
-    handler_pause,
-    handlers,
-    limit_pause,
-    limit_set,
-)
+from django_pgqueue import channel_pause, dequeue, enqueue, handler_pause, handlers, limit_pause, limit_set
 from django_pgqueue.limits import UNDECLARED
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine

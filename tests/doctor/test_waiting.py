@@ -2,16 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django_pgqueue import (
-    cancel,
-    channel_pause,
-    channel_set,
-    dequeue,
-    enqueue,
-    queue_pause,
-    queue_resume,
-    retry,
-)
+from django_pgqueue import cancel, channel_pause, channel_set, dequeue, enqueue, queue_pause, queue_resume, retry
 from django_pgqueue.models import Worker
 from tests.doctor.conftest import Examine
 from tests.support.moments import pass_time

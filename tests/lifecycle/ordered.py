@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django_pgqueue import Delivery, retry
+from django_pgqueue import Delivery, complete, dequeue, retry
 
 HOUR = timedelta(hours=1)
 
@@ -18,3 +18,13 @@ def fail(delivery: Delivery, delay: timedelta = HOUR) -> None:
 def numbers(deliveries: list[Delivery]) -> list[Any]:
     """Return the payloads."""
     return [delivery.payload for delivery in deliveries]
+
+
+def one_by_one(count: int) -> list[Any]:
+    """Complete so many messages, of which each dequeue delivers one, and return their payloads."""
+    served = []
+    for _ in range(count):
+        [delivery] = dequeue(limit=10)
+        served.append(delivery.payload)
+        complete(delivery)
+    return served

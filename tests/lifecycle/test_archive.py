@@ -181,11 +181,7 @@ def test_a_dead_letter_is_kept_whole_and_can_be_redriven(archive: str) -> None:
     sent = send()
     dead_letter(dequeue(), reason="refused")
     letter = DeadLetter.objects.get(pk=sent)
-    assert (letter.payload, bytes(letter.body), letter.headers) == (
-        {"card": SECRET},
-        SECRET.encode(),
-        {"card": SECRET},
-    )
+    assert (letter.payload, bytes(letter.body), letter.headers) == ({"card": SECRET}, SECRET.encode(), {"card": SECRET})
     [new] = redrive([sent]).values()
     complete(dequeue())
     assert places(new) == ([] if archive == "none" else ["archive"])

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_pgqueue import (
-    Complete,
-    channel_set,
-    complete,
-    dequeue,
-    pop,
-    queue_set,
-)
+from django_pgqueue import Complete, channel_set, complete, dequeue, pop, queue_set
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Queue
 from tests.lifecycle.test_archive import send

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import DatabaseError, transaction
 
-from django_pgqueue import (
-    complete,
-    dequeue,
-    enqueue,
-)
+from django_pgqueue import complete, dequeue, enqueue
 from django_pgqueue.models import Message
 from tests.support.cases import cases
 from tests.support.refusals import refusal

@@ -6,15 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    cancel,
-    channel_set,
-    complete,
-    dequeue,
-    enqueue,
-    heartbeat,
-    pop,
-)
+from django_pgqueue import cancel, channel_set, complete, dequeue, enqueue, heartbeat, pop
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from tests.support.messages import live, places

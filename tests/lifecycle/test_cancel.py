@@ -5,17 +5,7 @@ from functools import partial
 
 import pytest
 
-from django_pgqueue import (
-    cancel,
-    complete,
-    dead_letter,
-    defer,
-    dequeue,
-    enqueue,
-    heartbeat,
-    retry,
-    sweep,
-)
+from django_pgqueue import cancel, complete, dead_letter, defer, dequeue, enqueue, heartbeat, retry, sweep
 from django_pgqueue.exceptions import LeaseLost, MessageNotFound
 from django_pgqueue.models import ArchivedMessage, DeadLetter
 from tests.support.messages import lease_message, live, places

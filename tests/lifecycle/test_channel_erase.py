@@ -4,16 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    channel_pause,
-    channel_set,
-    complete,
-    dequeue,
-    enqueue,
-    heartbeat,
-    redrive,
-    retry,
-)
+from django_pgqueue import channel_pause, channel_set, complete, dequeue, enqueue, heartbeat, redrive, retry
 from django_pgqueue.exceptions import ChannelNotFound, LeaseLost
 from django_pgqueue.lifecycle.channels import ChannelErased
 from django_pgqueue.models import Channel, Message

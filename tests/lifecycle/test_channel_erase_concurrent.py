@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_pgqueue import (
-    channel_release,
-    channel_set,
-    dequeue,
-)
+from django_pgqueue import channel_release, channel_set, dequeue
 from django_pgqueue.exceptions import ChannelBusy
 from django_pgqueue.lifecycle import channels as erasing
 from django_pgqueue.models import Channel

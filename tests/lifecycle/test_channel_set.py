@@ -11,7 +11,6 @@ from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
 from tests.support.cases import cases
 from tests.support.refusals import refused
-from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -113,14 +112,6 @@ def test_invalid_settings_of_a_channel_are_refused(given: dict[str, object], pro
 def test_the_table_itself_refuses_limits_that_make_no_sense(given: dict[str, object]):
     with refused(IntegrityError):
         Channel.objects.create(**{"name": "new", **given})
-
-
-def test_it_is_a_function_of_the_database_too():
-    [(channel,)] = sql(
-        """SELECT id FROM pgqueue_channel_set('default', 'new', '{"max_size": 5, "release_interval": "1 minute"}')"""
-    )
-    assert limits(channel)["max_size"] == 5
-    assert limits(channel)["release_interval"] == timedelta(minutes=1)
 
 
 @cases(

@@ -130,13 +130,3 @@ def test_a_message_whose_channel_was_deleted_is_archived_all_the_same():
     sql("DELETE FROM pgqueue_channel")
     assert complete(delivery) == {delivery.id}
     assert places(delivery.id) == ["archive"]
-
-
-def test_it_is_a_function_of_the_database_too():
-    [delivery] = lease_messages()
-    found = sql(
-        "SELECT * FROM pgqueue_complete(p_ids => %s, p_tokens => %s, p_results => ARRAY['{\"n\": 1}']::jsonb[])",
-        [delivery.id], [delivery.token],
-    )  # fmt: skip
-    assert found == [(delivery.id,)]
-    assert ArchivedMessage.objects.get().result == {"n": 1}

@@ -7,15 +7,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from django_pgqueue import (
-    channel_purge,
-    channel_set,
-    defer,
-    dequeue,
-    enqueue,
-    pop,
-    retry,
-)
+from django_pgqueue import channel_purge, channel_set, defer, dequeue, enqueue, pop, retry
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.support.cases import cases

@@ -7,16 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    channel_set,
-    complete,
-    dead_letter,
-    defer,
-    dequeue,
-    lease_release,
-    retry,
-    sweep,
-)
+from django_pgqueue import channel_set, complete, dead_letter, defer, dequeue, lease_release, retry, sweep
 from django_pgqueue.models import Channel
 from tests.lifecycle.test_dequeue_turns import served
 from tests.support.messages import enqueue_backlog

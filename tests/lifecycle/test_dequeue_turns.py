@@ -6,11 +6,7 @@ from collections import Counter
 
 import pytest
 
-from django_pgqueue import (
-    channel_set,
-    dequeue,
-    enqueue,
-)
+from django_pgqueue import channel_set, dequeue, enqueue
 from tests.support.messages import enqueue_backlog
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import channel_set, complete, defer, dequeue, discard, enqueue, redrive
+from django_pgqueue import channel_set, complete, defer, dequeue, discard, edit, enqueue, redrive, reschedule
 from django_pgqueue.exceptions import LeaseLost
 from django_pgqueue.models import DeadLetter
 from tests.support.messages import places
@@ -56,10 +56,11 @@ def test_settled_messages_stay_where_they_are():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_session_that_takes_a_message_is_not_waited_for(connect):
+@pytest.mark.parametrize("verb", [discard, reschedule, lambda message: {message: edit(message, 2)}])
+def test_a_session_that_takes_a_message_is_not_waited_for(connect, verb):
     enqueue("h")
     other = connect()
     [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
-    assert discard(taken) == {taken: "busy"}
+    assert verb(taken) == {taken: "busy"}
     other.commit()
     assert places(taken) == ["live"]

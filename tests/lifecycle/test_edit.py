@@ -16,10 +16,7 @@ pytestmark = pytest.mark.django_db
 def test_a_waiting_message_gets_another_payload_and_keeps_its_place(payload):
     first, second = enqueue("h", {"n": 1}), enqueue("h")
     assert edit(first.id, payload) == "edited"
-    assert [(delivery.id, delivery.payload) for delivery in dequeue(limit=2)] == [
-        (first.id, payload),
-        (second.id, {}),
-    ]
+    assert [(delivery.id, delivery.payload) for delivery in dequeue(limit=2)] == [(first.id, payload), (second.id, {})]
 
 
 def test_a_scheduled_one_too():
@@ -36,14 +33,6 @@ def test_a_leased_message_stays_as_it_is():
     complete(held)
     assert edit(held.id, 2) == "settled"
     assert edit(10**15, 2) == "not_found"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_session_that_takes_a_message_is_not_waited_for(connect):
-    enqueue("h")
-    other = connect()
-    [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
-    assert edit(taken, 2) == "busy"
 
 
 def test_a_value_that_is_no_payload_is_refused():

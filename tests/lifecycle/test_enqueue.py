@@ -7,11 +7,7 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, transaction
 
-from django_pgqueue import (
-    aenqueue,
-    dequeue,
-    enqueue,
-)
+from django_pgqueue import aenqueue, dequeue, enqueue
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.support.cases import cases
@@ -120,21 +116,6 @@ def test_a_delay_starts_when_it_is_asked_for_and_not_when_the_transaction_began(
 
 
 # The other ways to call it.
-
-
-def test_it_is_a_function_of_the_database_too():
-    [(message, outcome, created_at, dropped_ids, refusal)] = sql(
-        "SELECT * FROM pgqueue_enqueue('greet', p_priority => 3, p_payload => '[1]', p_delay => '1 hour')"
-    )
-    assert (outcome, dropped_ids, refusal) == ("created", None, None)
-    assert live(message, "created_at") == created_at
-    assert live(message, "handler", "priority", "payload::text", "status", "max_attempts") == (
-        "greet",
-        3,
-        "[1]",
-        SCHEDULED,
-        5,
-    )
 
 
 def test_the_policy_of_the_settings_applies_when_nothing_else_is_said(settings):

@@ -10,13 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import JSONField, Value
 from django.utils import timezone
 
-from django_pgqueue import (
-    channel_release,
-    channel_set,
-    complete,
-    dequeue,
-    enqueue,
-)
+from django_pgqueue import channel_release, channel_set, complete, dequeue, enqueue
 from django_pgqueue.exceptions import ChannelNotFound, ChannelReleased, InvalidMessage
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.test_enqueue import READY, SCHEDULED

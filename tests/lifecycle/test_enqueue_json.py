@@ -6,10 +6,7 @@ import math
 
 import pytest
 
-from django_pgqueue import (
-    dequeue,
-    enqueue,
-)
+from django_pgqueue import dequeue, enqueue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
 from tests.support.cases import cases

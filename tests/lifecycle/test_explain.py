@@ -56,9 +56,7 @@ def test_a_message_that_nothing_holds_up_is_next(worker: Worker) -> None:
     absorbed()
     assert explain_message(message) == [
         Reason(
-            "in_line",
-            "It is next in line.",
-            {"messages_before": 0, "ready": None, "channels_before": 0, "place": 1},
+            "in_line", "It is next in line.", {"messages_before": 0, "ready": None, "channels_before": 0, "place": 1}
         )
     ]
 

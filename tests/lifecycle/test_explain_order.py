@@ -6,16 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    Delivery,
-    channel_set,
-    complete,
-    dequeue,
-    enqueue,
-    explain_channel,
-    explain_message,
-    retry,
-)
+from django_pgqueue import Delivery, channel_set, complete, dequeue, enqueue, explain_channel, explain_message, retry
 from django_pgqueue.lifecycle.figures import Reason
 from tests.support.messages import enqueue_numbered
 from tests.support.moments import pass_time

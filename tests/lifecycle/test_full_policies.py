@@ -183,12 +183,3 @@ def test_a_redrive_drops_nothing(policy: str):
     with refused(ChannelFull, "redrive"):
         redrive(letter)
     assert (waiting(), dropped()) == ([2], [])
-
-
-def test_it_is_a_function_of_the_database_too():
-    small("drop_oldest", 1)
-    [first] = enqueue_numbered(1, first=1)
-    [row] = sql("SELECT outcome, dropped_ids, refusal FROM pgqueue_enqueue('h')")
-    assert row == ("created", [first], None)
-    rows = sql("SELECT outcome, cardinality(dropped_ids) FROM pgqueue_enqueue_many('{h,h}', '{1,2}')")
-    assert rows == [("created", 1), ("created", 1)]

@@ -4,15 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    channel_set,
-    complete,
-    dead_letter,
-    dequeue,
-    enqueue,
-    redrive,
-    retry,
-)
+from django_pgqueue import channel_set, complete, dead_letter, dequeue, enqueue, redrive, retry
 from django_pgqueue.lifecycle.figures import QueueHealth, health
 from django_pgqueue.lifecycle.settle import defer_unknown
 from django_pgqueue.models import Worker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from django_pgqueue import channel_set, dequeue, enqueue, limit_set, queue_pause, queue_set
@@ -26,28 +28,14 @@ def delivered(queue: str) -> int:
     return found
 
 
-def test_a_paused_queue_keeps_no_place_of_a_shared_limit() -> None:
-    queue_pause("closed")
-    enqueue("h", channel="a", queue="closed", limits=["stripe"])
-    tick()
-    enqueue("h", channel="b", queue="open", limits=["stripe"])
-    assert delivered("open") == 1
-
-
-def test_a_queue_at_its_max_concurrency_keeps_no_place_of_a_shared_limit() -> None:
-    queue_set("closed", max_concurrency=1)
-    enqueue("h", channel="a", queue="closed")
-    assert delivered("closed") == 1
-    enqueue("h", channel="a", queue="closed", limits=["stripe"])
-    tick()
-    enqueue("h", channel="b", queue="open", limits=["stripe"])
-    assert delivered("open") == 1
-
-
-def test_a_queue_at_its_rate_keeps_no_place_of_a_shared_limit() -> None:
-    queue_set("closed", rate="1/h")
-    enqueue("h", channel="a", queue="closed")
-    assert delivered("closed") == 1
+@pytest.mark.parametrize("limits", [None, {"max_concurrency": 1}, {"rate": "1/h"}])
+def test_a_queue_that_is_paused_or_at_a_limit_keeps_no_place_of_a_shared_limit(limits: dict[str, Any] | None) -> None:
+    if limits is None:
+        queue_pause("closed")
+    else:
+        queue_set("closed", **limits)
+        enqueue("h", channel="a", queue="closed")
+        assert delivered("closed") == 1
     enqueue("h", channel="a", queue="closed", limits=["stripe"])
     tick()
     enqueue("h", channel="b", queue="open", limits=["stripe"])

@@ -7,22 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
-from django_pgqueue import (
-    cancel,
-    channel_purge,
-    channel_set,
-    complete,
-    dead_letter,
-    dequeue,
-    enqueue,
-    pop,
-    retry,
-)
+from django_pgqueue import cancel, channel_purge, channel_set, complete, dead_letter, dequeue, enqueue, pop, retry
 from django_pgqueue.lifecycle.upkeep import MeasureCounts, measure
 from django_pgqueue.models import Activity, Backlog
+from tests.support.sessions import Connect
 from tests.support.sql import sql, value
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -93,7 +83,7 @@ def test_each_outcome_has_its_figure() -> None:
 
 
 @pytest.mark.usefixtures("_yesterday")
-def test_a_settlement_that_is_committed_late_counts_then(connect: Callable[..., psycopg.Connection[Any]]) -> None:
+def test_a_settlement_that_is_committed_late_counts_then(connect: Connect) -> None:
     """While it is open, others come and go, and are measured more than once."""
     enqueue("h")
     with connect() as session:
@@ -124,7 +114,7 @@ def test_a_database_that_was_restored_from_another_server_begins_anew() -> None:
     assert measure(AT_ONCE).settled == 1
 
 
-def test_one_measures_at_a_time(connect: Callable[..., psycopg.Connection[Any]]) -> None:
+def test_one_measures_at_a_time(connect: Connect) -> None:
     settle_some(1)
     with connect() as session:
         assert session.execute("SELECT settled FROM pgqueue_measure('0')").fetchone() == (1,)
@@ -248,7 +238,7 @@ def test_the_times_of_a_message_are_those_of_its_last_delivery() -> None:
 
 @pytest.mark.auto_explain
 def test_new_rows_are_found_without_reading_the_old_ones(
-    connect: Callable[..., psycopg.Connection[Any]], record_plans: Callable[..., list[dict[str, Any]]]
+    connect: Connect, record_plans: Callable[..., list[dict[str, Any]]]
 ) -> None:
     sql(
         """

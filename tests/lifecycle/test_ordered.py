@@ -26,7 +26,7 @@ from django_pgqueue import (
 from django_pgqueue.lifecycle.channels import channel_purge
 from django_pgqueue.lifecycle.dequeue import dequeue_matching
 from django_pgqueue.lifecycle.settle import give_back
-from tests.lifecycle.ordered import HOUR, fail, numbers
+from tests.lifecycle.ordered import HOUR, fail, numbers, one_by_one
 from tests.support.messages import enqueue_backlog, enqueue_numbered, live
 from tests.support.moments import expire, pass_time
 from tests.support.sql import sql
@@ -84,12 +84,7 @@ def test_a_failed_message_holds_the_channel_before_a_more_urgent_one():
     enqueue("h", "early", dequeue_at=timezone.now() - HOUR)
     assert dequeue(limit=10) == []
     pass_time(hours=1, seconds=1)
-    served = []
-    for _ in range(3):
-        [delivery] = dequeue(limit=10)
-        served.append(delivery.payload)
-        complete(delivery)
-    assert served == ["calm", "urgent", "early"]
+    assert one_by_one(3) == ["calm", "urgent", "early"]
 
 
 @pytest.mark.parametrize("back", [defer, give_back, lambda delivery: lease_release(delivery.id)])

@@ -6,15 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from django_pgqueue import (
-    channel_release,
-    channel_set,
-    complete,
-    dequeue,
-)
+from django_pgqueue import channel_release, channel_set, complete, dequeue
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Channel
-from tests.lifecycle.ordered import fail, numbers
+from tests.lifecycle.ordered import fail, numbers, one_by_one
 from tests.support.messages import enqueue_backlog
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
@@ -62,10 +57,7 @@ def test_leases_of_before_that_fail_hold_the_channel_in_their_order():
     pass_time(minutes=20)
     assert dequeue(limit=10) == []
     pass_time(minutes=11)
-    for number in range(3):
-        [delivery] = dequeue(limit=10)
-        assert delivery.payload == number
-        complete(delivery)
+    assert one_by_one(3) == [0, 1, 2]
 
 
 @pytest.mark.usefixtures("ordered")
@@ -89,7 +81,4 @@ def test_a_released_channel_drains_in_order():
     fail(first)
     assert dequeue(limit=10) == []
     pass_time(hours=1, seconds=1)
-    for number in range(3):
-        [delivery] = dequeue(limit=10)
-        assert delivery.payload == number
-        complete(delivery)
+    assert one_by_one(3) == [0, 1, 2]

@@ -8,11 +8,11 @@ import pytest
 from django.utils import timezone
 
 from django_pgqueue import (
+    Delivery,
     NewMessage,
     channel_pause,
     channel_resume,
     channel_set,
-    complete,
     dead_letter,
     dequeue,
     discard,
@@ -21,11 +21,19 @@ from django_pgqueue import (
     sweep,
 )
 from django_pgqueue.models import Channel, DeadLetter
-from tests.lifecycle.ordered import HOUR, fail, numbers
+from tests.lifecycle.ordered import HOUR, fail, numbers, one_by_one
 from tests.support.messages import enqueue_backlog, enqueue_numbered
 from tests.support.moments import expire, pass_time
 
 pytestmark = pytest.mark.django_db
+
+
+def first_of_a_channel_that_pauses(**fields: Any) -> Delivery:
+    """Lease the first of two messages of an ordered channel that a dead letter pauses."""
+    channel_set(channel="default", ordered=True, on_dead="pause")
+    enqueue_backlog("default", 2, **fields)
+    [first] = dequeue(limit=10)
+    return first
 
 
 @pytest.mark.usefixtures("ordered")
@@ -36,9 +44,7 @@ def test_a_dead_letter_lets_the_channel_go_on():
 
 
 def test_a_dead_letter_pauses_the_channel_if_that_is_its_policy():
-    channel_set(channel="default", ordered=True, on_dead="pause")
-    enqueue_backlog("default", 2, max_attempts=1)
-    [first] = dequeue(limit=10)
+    first = first_of_a_channel_that_pauses(max_attempts=1)
     fail(first)
     assert dequeue(limit=10) == []
     channel = Channel.objects.get(name="default")
@@ -58,9 +64,7 @@ def test_a_poisonous_message_pauses_the_channel_too():
 
 
 def test_the_end_of_an_operators_pause_does_not_end_that_of_a_dead_letter():
-    channel_set(channel="default", ordered=True, on_dead="pause")
-    enqueue_backlog("default", 2)
-    [first] = dequeue(limit=10)
+    first = first_of_a_channel_that_pauses()
     channel_pause(channel="default", reason="lunch", until=timezone.now() + HOUR)
     dead_letter(first, reason="refused")
     pass_time(hours=2)
@@ -70,9 +74,7 @@ def test_the_end_of_an_operators_pause_does_not_end_that_of_a_dead_letter():
 
 
 def test_a_redrive_does_not_end_a_pause_that_was_there_before_the_dead_letter():
-    channel_set(channel="default", ordered=True, on_dead="pause")
-    enqueue_backlog("default", 2)
-    [first] = dequeue(limit=10)
+    first = first_of_a_channel_that_pauses()
     channel_pause(channel="default")
     dead_letter(first, reason="refused")
     redrive([first.id])
@@ -109,18 +111,11 @@ def test_a_redrive_ends_the_pause_and_the_dead_letter_is_the_next():
     dead_letter(first, reason="refused")
     assert dequeue(limit=10) == []
     redrive([first.id])
-    served = []
-    for _ in range(3):
-        [delivery] = dequeue(limit=10)
-        served.append(delivery.payload)
-        complete(delivery)
-    assert served == [0, 1, 2]
+    assert one_by_one(3) == [0, 1, 2]
 
 
 def test_a_redrive_leaves_an_operators_pause():
-    channel_set(channel="default", ordered=True, on_dead="pause")
-    enqueue_backlog("default", 2)
-    [first] = dequeue(limit=10)
+    first = first_of_a_channel_that_pauses()
     dead_letter(first, reason="refused")
     channel_pause(channel="default", reason="I am looking into it")
     redrive([first.id])
@@ -135,12 +130,7 @@ def test_redriven_messages_come_in_their_old_order_before_those_that_wait():
     for _ in range(3):
         dead_letter(dequeue(limit=10), reason="refused")
     redrive(reversed([letter.id for letter in DeadLetter.objects.order_by("id")]))
-    served = []
-    for _ in range(6):
-        [delivery] = dequeue(limit=10)
-        served.append(delivery.payload)
-        complete(delivery)
-    assert served == [0, 1, 2, 3, 4, 5]
+    assert one_by_one(6) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("ordered")

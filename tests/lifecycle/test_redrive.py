@@ -5,16 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_pgqueue import (
-    channel_set,
-    complete,
-    dead_letter,
-    defer,
-    dequeue,
-    enqueue,
-    redrive,
-    retry,
-)
+from django_pgqueue import channel_set, complete, dead_letter, defer, dequeue, enqueue, redrive, retry
 from django_pgqueue.exceptions import ChannelNotFound, InvalidMessage
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
 from django_pgqueue.outcomes import KEEP

@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, transaction
 
-from django_pgqueue import (
-    channel_release,
-    channel_set,
-    enqueue,
-    enqueue_many,
-)
+from django_pgqueue import channel_release, channel_set, enqueue, enqueue_many
 from django_pgqueue.delivery import NewMessage
-from django_pgqueue.exceptions import (
-    ChannelFull,
-    ChannelNotFound,
-)
+from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Channel, Message
 from tests.lifecycle.test_refusals import many
 from tests.support.cases import cases

@@ -91,14 +91,6 @@ def test_messages_that_cannot_be_moved_have_an_outcome_that_says_why():
     assert reschedule([]) == {}
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_session_that_takes_a_message_is_not_waited_for(connect):
-    enqueue("h")
-    other = connect()
-    [(taken,)] = other.execute("SELECT id FROM pgqueue_dequeue()").fetchall()
-    assert reschedule(taken) == {taken: "busy"}
-
-
 def test_the_size_of_a_channel_stays_as_it_is():
     channel_set(channel="default", max_size=1)
     sent = enqueue("h")

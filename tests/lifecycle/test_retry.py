@@ -13,7 +13,7 @@ from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import pass_time
 from tests.support.refusals import refused
-from tests.support.sql import sql, value
+from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
 
@@ -113,15 +113,6 @@ def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
     with refused(InvalidMessage), transaction.atomic():
         retry(delivery, **arguments)
     assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
-
-
-def test_it_is_a_function_of_the_database_too():
-    [delivery] = lease_messages()
-    found = sql(
-        'SELECT * FROM pgqueue_retry(%s, %s, ARRAY[\'{"type": "X"}\']::jsonb[])', [delivery.id], [delivery.token]
-    )
-    assert found == [(delivery.id, "retried")]
-    assert value("SELECT errors -> 0 ->> 'type' FROM pgqueue_message") == "X"
 
 
 def test_a_retry_saves_the_state_that_it_is_given():

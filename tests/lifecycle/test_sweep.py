@@ -5,13 +5,7 @@ from functools import partial
 
 import pytest
 
-from django_pgqueue import (
-    channel_pause,
-    channel_set,
-    dequeue,
-    enqueue,
-    sweep,
-)
+from django_pgqueue import channel_pause, channel_set, dequeue, enqueue, sweep
 from django_pgqueue.lifecycle.upkeep import SweepCounts
 from django_pgqueue.models import Message
 from tests.support.messages import lease_messages, live

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from django_pgqueue import (
-    channel_purge,
-    channel_set,
-    complete,
-    dequeue,
-    explain_message,
-    metrics,
-    pop,
-    queue_set,
-)
+from django_pgqueue import channel_purge, channel_set, complete, dequeue, explain_message, metrics, pop, queue_set
 from django_pgqueue.models import Activity
 from tests.lifecycle.test_archive import send
 from tests.support.sql import sql, value

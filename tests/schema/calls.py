@@ -9,17 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.support import verbs
 from tests.support.sessions import Session
-from tests.support.verbs import (
-    Lease,
-    enqueue,
-    enqueue_many,
-    limit_set,
-    make_channel,
-    retry,
-    send,
-    settle,
-    tick,
-)
+from tests.support.verbs import Lease, enqueue, enqueue_many, limit_set, make_channel, retry, send, settle, tick
 
 # No lease ends by itself, however slow the machine is: a sweep walks those that have ended, dead rows included.
 dequeue = partial(verbs.dequeue, lease="1 hour")
@@ -136,10 +126,7 @@ VERBS: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any]]]
         lambda s, leases: [settle(s, leases), dequeue(s), dequeue(s, 5), tick(s)],
     ),
     "complete with an order key": (
-        lambda s: [
-            [enqueue(s, "channel0001", order_key="k") for _ in range(3)],
-            dequeue(s, 60),
-        ][1],
+        lambda s: [[enqueue(s, "channel0001", order_key="k") for _ in range(3)], dequeue(s, 60)][1],
         lambda s, leases: settle(s, leases),
     ),
     "dequeue a lone message": (lambda s: make_channel(s, "lone", "lone"), lambda s, _: [lone(s) for _ in range(3)]),
@@ -150,10 +137,7 @@ OPERATOR: dict[str, tuple[Callable[[Session], Any], Callable[[Session, Any], Any
         lambda s: None,
         lambda s, _: s.execute("SELECT pgqueue_channel_purge('default', 'channel0000', p_limit => 5)"),
     ),
-    "purge of a queue": (
-        lambda s: None,
-        lambda s, _: s.execute("SELECT pgqueue_queue_purge('default', p_limit => 5)"),
-    ),
+    "purge of a queue": (lambda s: None, lambda s, _: s.execute("SELECT pgqueue_queue_purge('default', p_limit => 5)")),
     "peek of a channel": (
         lambda s: None,
         lambda s, _: s.execute("SELECT * FROM pgqueue_peek('default', 'channel0000')"),

@@ -35,39 +35,31 @@ def test_the_migrations_install_every_newest_file(app: str) -> None:
 GUARDED = re.compile(r"(?:IF|AND) to_regproc\('(\w+)'\) IS NOT NULL THEN\s+(?:PERFORM|\w+ :=) \1\(")
 
 
-def test_the_queue_asks_the_pipeline_only_where_it_is_installed() -> None:
+# The functions of another app that those of the queue ask, and what goes without a guard: a flow is there.
+ASKED = {
+    files.PIPELINE: (
+        roles.PIPELINE_TABLES, "(?!)",
+        {"pgqueue_erase_pipeline", "pgqueue_exported_xid", "pgqueue_is_exported", "pgqueue_record_lost"},
+    ),
+    files.FLOW: (
+        roles.FLOW_TABLES, r"flows? IS NOT NULL THEN PERFORM pgqueue_flow_settled\(",
+        {"pgqueue_after_explain", "pgqueue_batch_sweep", "pgqueue_batch_prune", "pgqueue_batch_erase"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("app", ASKED)
+def test_the_queue_asks_another_app_only_where_it_is_installed(app: str) -> None:
     """By functions that are there, never by tables: a caller could put a table of that name into pg_temp."""
-    of_pipeline = set(files.latest_functions([files.PIPELINE]))
-    tables = {f"pgqueue_{table}" for table in roles.PIPELINE_TABLES}
-    asked = set()
-    for path in files.file_paths("functions", [files.QUEUE]):
-        code = uncommented(path.read_text(encoding="utf-8"))
-        guarded = set(GUARDED.findall(code))
-        code = GUARDED.sub("", code)
-        named = set(re.findall(r"\bpgqueue_\w+", code)) & (of_pipeline | tables)
-        assert not named, (path.name, named)
-        asked |= guarded & of_pipeline
-    assert asked == {
-        "pgqueue_erase_pipeline",
-        "pgqueue_exported_xid",
-        "pgqueue_is_exported",
-        "pgqueue_record_lost",
-    }
-
-
-def test_the_queue_asks_for_batches_only_where_they_are_installed() -> None:
-    """By functions; only a message that has a flow is told about without a guard."""
-    of_flow = set(files.latest_functions([files.FLOW])) | {f"pgqueue_{table}" for table in roles.FLOW_TABLES}
+    tables, unguarded, expected = ASKED[app]
+    theirs = set(files.latest_functions([app])) | {f"pgqueue_{table}" for table in tables}
     asked = set()
     for path in files.file_paths("functions", [files.QUEUE]):
         code = " ".join(uncommented(path.read_text(encoding="utf-8")).split())
-        guarded = set(GUARDED.findall(code))
-        code = re.sub(r"flows? IS NOT NULL THEN PERFORM pgqueue_flow_settled\(", "", GUARDED.sub("", code))
-        assert not set(re.findall(r"\bpgqueue_\w+", code)) & of_flow, path.name
-        asked |= guarded & of_flow
-    assert asked == {
-        "pgqueue_after_explain", "pgqueue_batch_sweep", "pgqueue_batch_prune", "pgqueue_batch_erase",
-    }  # fmt: skip
+        asked |= set(GUARDED.findall(code)) & theirs
+        code = re.sub(unguarded, "", GUARDED.sub("", code))
+        assert not set(re.findall(r"\bpgqueue_\w+", code)) & theirs, path.name
+    assert asked == expected
 
 
 def test_versions_have_no_gaps() -> None:

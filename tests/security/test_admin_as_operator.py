@@ -15,13 +15,7 @@ from django_pgqueue import NewMessage, enqueue, enqueue_many
 from django_pgqueue.models import Channel, DeadLetter, Message, Queue, Schedule
 from django_pgqueue.pipeline.models import Lake
 from tests.admin.actions import CONFIRMED, subject
-from tests.admin.conftest import (  # noqa: F401  (a fixture)
-    MODELS,
-    _default_channel,
-    act,
-    address,
-    one_of_each,
-)
+from tests.admin.conftest import MODELS, _default_channel, act, address, one_of_each  # noqa: F401  (a fixture)
 from tests.admin.test_channels import LIMITS
 from tests.admin.test_schedules import FORM, _handler  # noqa: F401  (a fixture)
 from tests.support.sql import sql

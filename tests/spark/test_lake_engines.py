@@ -19,12 +19,7 @@ from deltalake import DeltaTable
 
 from django_pgqueue.spark.cli import main
 from tests.spark.rows import DAY, fill_archive
-from tests.spark.test_lake_readers import (
-    AFTER,
-    BEFORE,
-    make_lake,
-    replace_again_and_again,
-)
+from tests.spark.test_lake_readers import AFTER, BEFORE, make_lake, replace_again_and_again
 
 DAYS = [DAY + timedelta(days=number) for number in range(3)]
 

@@ -61,6 +61,16 @@ def together(*actions: Callable[[], Any]) -> list[Any]:
     return results
 
 
+def until_it_waits(session: Session, other: Session, call: Callable[[], Any], then: Callable[[], Any]) -> Any:
+    """Return what a call of ``other`` returns, which waits for a lock until ``then`` ends the wait."""
+
+    def end() -> None:
+        wait_for_lock(session, other)
+        then()
+
+    return together(call, end)[0]
+
+
 def row_of(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
     """Return the first row of a statement that has one."""
     row = cursor.fetchone()

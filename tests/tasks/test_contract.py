@@ -15,12 +15,7 @@ from django.utils import timezone
 from django_pgqueue import channel_set
 from django_pgqueue.models import Message
 from django_pgqueue.tasks import Call, enqueue_many
-from django_pgqueue.tasks.compat import (
-    TaskResultDoesNotExist,
-    TaskResultMismatch,
-    TaskResultStatus,
-    task_backends,
-)
+from django_pgqueue.tasks.compat import TaskResultDoesNotExist, TaskResultMismatch, TaskResultStatus, task_backends
 from tests.support.cases import cases
 from tests.tasks import defined
 

@@ -14,16 +14,7 @@ from django.test import override_settings
 from django_pgqueue import Constant, channel_set, complete, dequeue, handlers
 from django_pgqueue.exceptions import ChannelFull, ChannelNotFound
 from django_pgqueue.models import Channel, Message
-from django_pgqueue.tasks import (
-    Call,
-    Options,
-    PgQueueTask,
-    aenqueue_many,
-    enqueue_many,
-    options,
-    options_of,
-    task,
-)
+from django_pgqueue.tasks import Call, Options, PgQueueTask, aenqueue_many, enqueue_many, options, options_of, task
 from django_pgqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from tests.support.cases import cases
 from tests.tasks import defined

@@ -38,9 +38,7 @@ def test_an_interruption_is_no_attempt(drain: Drain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "value"),
-    [(defined.fail_until, 3), (defined.fail_slowly_until, 2)],
-    ids=["sync", "async"],
+    ("function", "value"), [(defined.fail_until, 3), (defined.fail_slowly_until, 2)], ids=["sync", "async"]
 )
 def test_the_context_knows_the_attempts_before(function: Any, value: int, drain: Drain) -> None:
     result = function.enqueue(3)
