@@ -24,7 +24,6 @@ from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.sql.call import call, translate
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.capture import capturing
 from django_pgqueue.worker.completer import passes, settle_batch, settlement_batches
 from django_pgqueue.worker.database import (
     Outage,
@@ -35,7 +34,7 @@ from django_pgqueue.worker.database import (
     opened_connections,
     writes_lost,
 )
-from django_pgqueue.worker.executor import Execution, execute, execute_batch, failed_execution, missing_handler
+from django_pgqueue.worker.executor import Execution, execute, failed_execution, missing_handler
 from django_pgqueue.worker.failure import describe_error
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
@@ -151,12 +150,10 @@ def perform(handler: Handler | None, deliveries: list[Delivery], limited: Limite
         return [missing_handler(delivery) for delivery in deliveries]
     function, backoff = partial(limited, handler.function), handler.backoff_function
 
-    def run(deliveries: list[Delivery]) -> list[Execution]:
-        if handler.batch is not None:
-            return execute_batch(function, deliveries, backoff)
-        return [execute(function, delivery, backoff) for delivery in deliveries]
+    def work(deliveries: list[Delivery]) -> list[Execution]:
+        given = deliveries if handler.batch is not None else deliveries[0]
+        return execute(function, given, backoff, handler.log)
 
-    work = capturing(handler, run)
     if handler.atomic:
         return atomic.run(work, deliveries)
     executions = work(deliveries)

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from django_pgqueue.delivery import Delivery
-from django_pgqueue.worker.numbers import MOST_PLACES
+from django_pgqueue.worker import numbers
 
 # Seven numbers of 8 bytes: message id (0: free), started_at (0: it has not begun), deadline, ended_at (0: its handler
 # has not ended), held_at (0: the lease is not held), and the two halves of the token.
 PLACE_FIELDS = 7
 HALF_TOKEN = 2**64 - 1
-BOARD_BYTES = MOST_PLACES * PLACE_FIELDS * 8
+BOARD_BYTES = numbers.MOST_PLACES * PLACE_FIELDS * 8
 STARTED, DEADLINE, ENDED, HELD, HIGH, LOW = range(1, PLACE_FIELDS)
 
 
@@ -71,7 +71,7 @@ class Board:
         self._times = memory.cast("d")
         self._halves = memory.cast("Q")
         # The lowest places are used first, and stay in the processor's cache.
-        self._free = list(range((MOST_PLACES - 1) * PLACE_FIELDS, -1, -PLACE_FIELDS))
+        self._free = list(range((numbers.MOST_PLACES - 1) * PLACE_FIELDS, -1, -PLACE_FIELDS))
         # By the identity of the delivery: a message may be here twice, if its first lease was lost.
         self._places: dict[int, int] = {}
         # The deliveries whose leases are held, by the id of the message, and the ids of those that are being settled.

@@ -11,16 +11,7 @@ from dataclasses import dataclass, field
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.numbers import (
-    CALLS_WITH_A_BATCH,
-    LONGEST_DELAY_SECONDS,
-    LONGEST_WAIT_SECONDS,
-    MOST_DEQUEUES,
-    MOST_GATHERED_MESSAGES,
-    OLD_DURATION_SHARE,
-    OLD_MEAN_SHARE,
-    SHORTEST_DELAY_SECONDS,
-)
+from django_pgqueue.worker import numbers
 
 Alike = Callable[[Delivery, Delivery], bool]
 # A handler, or None for a name that this process does not have, and the messages of one call.
@@ -46,13 +37,13 @@ class Limited:
     @property
     def is_full(self) -> bool:
         """Return whether no more messages may stay: at most limit × max(2, 0.02 s / mean duration)."""
-        return self.here >= self.limit * max(2, LONGEST_WAIT_SECONDS / self.seconds if self.seconds else 0)
+        return self.here >= self.limit * max(2, numbers.LONGEST_WAIT_SECONDS / self.seconds if self.seconds else 0)
 
     @property
     def delay(self) -> int:
         """Return a rough number of seconds until one more message would start."""
         wait = self.postponed * self.seconds / self.limit
-        return round(min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, wait)))
+        return round(min(numbers.LONGEST_DELAY_SECONDS, max(numbers.SHORTEST_DELAY_SECONDS, wait)))
 
 
 # The handler, queue and channel of messages that gather.
@@ -156,7 +147,9 @@ class Buffer:
         """Return how many calls to lease ahead."""
         if self._seconds is None:
             return 0
-        return min(MOST_DEQUEUES * self._batch, int(self.concurrency * LONGEST_WAIT_SECONDS / self._seconds))
+        return min(
+            numbers.MOST_DEQUEUES * self._batch, int(self.concurrency * numbers.LONGEST_WAIT_SECONDS / self._seconds)
+        )
 
     def put(self, deliveries: Sequence[Delivery], most: int) -> dict[int, list[Delivery]]:
         """Add at most ``most`` messages, and wake a thread for each, or the event loop.
@@ -244,9 +237,11 @@ class Buffer:
             self.running -= count
             self._calls -= 1
             before, size = self._seconds, (handler.batch or 1) if handler is not None else 1
-            self._seconds = max(1e-6, seconds if before is None else before + (1 - OLD_MEAN_SHARE) * (seconds - before))
+            self._seconds = max(
+                1e-6, seconds if before is None else before + (1 - numbers.OLD_MEAN_SHARE) * (seconds - before)
+            )
             self._larger = self._larger + 1 if size > self._size else 0
-            if size < self._size or self._larger == CALLS_WITH_A_BATCH:
+            if size < self._size or self._larger == numbers.CALLS_WITH_A_BATCH:
                 self._size, self._larger = size, 0
             if handler is not None and handler.concurrency is not None:
                 self._let_next_start(self._limited[handler.name], handler.batch or 1, count, seconds)
@@ -317,7 +312,7 @@ class Buffer:
         seconds = handler.gather.total_seconds() if handler.gather else 0.0
         gathering = self._gatherings.setdefault(place, Gathering(time.monotonic() + seconds))
         gathering.messages.append(delivery)
-        if len(gathering.messages) >= (handler.batch or 1) or self._gathered() > MOST_GATHERED_MESSAGES:
+        if len(gathering.messages) >= (handler.batch or 1) or self._gathered() > numbers.MOST_GATHERED_MESSAGES:
             gathering.until = 0.0
             self._release()
 
@@ -379,5 +374,7 @@ class Buffer:
         state.calls -= 1
         state.here -= count
         each, before = seconds / count, state.seconds
-        state.seconds = OLD_DURATION_SHARE * before + (1 - OLD_DURATION_SHARE) * each if before else each
+        state.seconds = (
+            numbers.OLD_DURATION_SHARE * before + (1 - numbers.OLD_DURATION_SHARE) * each if before else each
+        )
         self._put_first([state.parked.popleft() for _ in range(min(len(state.parked), batch))])

@@ -9,42 +9,47 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from contextvars import ContextVar, Token
 
-from django_pgqueue.conf import settings
-from django_pgqueue.handlers import Handler
-from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.failure import redacted_text
-from django_pgqueue.worker.numbers import LOG_CHARACTERS
 
 LEFT_OUT = "… earlier records are left out …"
 
 
 class Log:
-    """Hold the last records of one call, up to LOG_CHARACTERS. ``level``: the lowest one that counts."""
+    """Hold the last records of the call that enters it, up to LOG_CHARACTERS. ``level``: the lowest one that counts."""
 
     def __init__(self, level: int) -> None:
         self.level = level
         self._records: deque[str] = deque()
         self._characters = 0
         self._is_cut = False
+        self._token: Token[Log | None]
+
+    def __enter__(self) -> Log:
+        root = logging.getLogger()
+        if HANDLER not in root.handlers:  # a later dictConfig() removes it
+            root.addHandler(HANDLER)
+        self._token = CURRENT.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        CURRENT.reset(self._token)
 
     def add(self, text: str) -> None:
         """Add a record; the first ones leave to make room. A record that is too long by itself loses its middle."""
-        if len(text) > LOG_CHARACTERS // 2:
-            text = redacted_text(text, LOG_CHARACTERS // 2)
+        if len(text) > numbers.LOG_CHARACTERS // 2:
+            text = redacted_text(text, numbers.LOG_CHARACTERS // 2)
         self._records.append(text)
         self._characters += len(text) + 1
-        while self._characters > LOG_CHARACTERS:
+        while self._characters > numbers.LOG_CHARACTERS:
             self._is_cut = True
             self._characters -= len(self._records.popleft()) + 1
 
-    def text(self, most: int = LOG_CHARACTERS) -> str:
+    def text(self, most: int = numbers.LOG_CHARACTERS) -> str:
         """Return the last records of at most ``most`` characters, with secrets hidden; empty without a record."""
-        text = redacted_text("\n".join(self._records), LOG_CHARACTERS)
+        text = redacted_text("\n".join(self._records), numbers.LOG_CHARACTERS)
         if len(text) > most:
             self._is_cut, text = True, text[-most:]
             text = text.partition("\n")[2] or text
@@ -78,53 +83,6 @@ class LogHandler(logging.Handler):
 HANDLER = LogHandler()
 
 
-@contextmanager
-def logging_to(log: Log) -> Iterator[None]:
-    """Send the records of this context to ``log``."""
-    root = logging.getLogger()
-    if HANDLER not in root.handlers:  # a later dictConfig() removes it
-        root.addHandler(HANDLER)
-    token = CURRENT.set(log)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
-
-
-def level_of(handler: Handler) -> int | None:
-    """Return the lowest level that is kept of the handler's records, or None if none are kept."""
-    level = handler.log or settings.LOG_CAPTURE
-    return None if level in (None, "OFF") else logging.getLevelNamesMapping()[level]
-
-
-def capturing(handler: Handler, work: Callable[[list[Any]], list[Execution]]) -> Callable[[list[Any]], list[Execution]]:
-    """Return ``work``, which runs the handler for deliveries, so that its executions have what it logged."""
-    level = level_of(handler)
-    if level is None:
-        return work
-
-    def captured(deliveries: list[Any]) -> list[Execution]:
-        log = Log(level)
-        with logging_to(log):
-            executions = work(deliveries)
-        return with_log(executions, log)
-
-    return captured
-
-
-async def acapturing(level: int, work: Coroutine[Any, Any, Any]) -> Any:
-    """Await ``work``, which returns an execution or several, as :func:`capturing` does for functions."""
-    log = Log(level)
-    with logging_to(log):
-        found = await work
-    with_log(found if isinstance(found, list) else [found], log)
-    return found
-
-
-def with_log(executions: list[Execution], log: Log) -> list[Execution]:
-    """Give each execution the log of its call; those of a batch share the room for one."""
-    if executions:
-        text = log.text(LOG_CHARACTERS // len(executions))
-        for execution in executions:
-            execution.log = text
-    return executions
+def level_of(name: str | None) -> int | None:
+    """Return the lowest level that is kept, by its name, or None if none is kept: for None, and for OFF."""
+    return None if name in (None, "OFF") else logging.getLevelNamesMapping()[name]

@@ -23,11 +23,11 @@ from django_pgqueue.lifecycle.logs import keep_logs
 from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_unknown, retry
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Pause, Reject, Retry
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
 from django_pgqueue.worker.executor import COMPLETED, Execution, HandlerMissing, failed_execution
 from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.numbers import BUSY_SECONDS, COLLECT_SECONDS, FAILURES_BEFORE_SPLIT, MOST_OUTCOMES
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -97,19 +97,19 @@ class Completer:
         while running:
             collected, running = self._collect()
             self.run_once(collected)
-            self._busy_until = time.monotonic() + BUSY_SECONDS
+            self._busy_until = time.monotonic() + numbers.BUSY_SECONDS
 
     def _collect(self) -> tuple[list[Execution], bool]:
         """Wait for executions and collect more for COLLECT_SECONDS. Returns them, and whether more will come."""
         found: list[Execution] = []
         part = self._outcomes.get()
         # Outcomes that come seldom do not wait for others: the place of their message under a limit is free sooner.
-        if part is not None and self._outcomes.qsize() < MOST_OUTCOMES and time.monotonic() < self._busy_until:
+        if part is not None and self._outcomes.qsize() < numbers.MOST_OUTCOMES and time.monotonic() < self._busy_until:
             # A wait for the next one would wake this thread for each message.
-            time.sleep(COLLECT_SECONDS)
+            time.sleep(numbers.COLLECT_SECONDS)
         while part is not None:
             found += part
-            if len(found) >= MOST_OUTCOMES:
+            if len(found) >= numbers.MOST_OUTCOMES:
                 return found, True
             try:
                 part = self._outcomes.get_nowait()
@@ -156,7 +156,7 @@ class Completer:
                 # attempt finds the leases lost.
                 self._board.settling(deliveries, now=False)
                 failures += not is_misfit(error) and connections[self._using].is_usable()
-                if failures >= FAILURES_BEFORE_SPLIT and len(batch) > 1:
+                if failures >= numbers.FAILURES_BEFORE_SPLIT and len(batch) > 1:
                     return None
                 raise
 
@@ -285,69 +285,36 @@ def settle_group(batch: list[Execution], *, skip_lost: bool, using: str) -> dict
     that cannot be stored.
     """
     deliveries = [execution.delivery for execution in batch]
-    ran = [execution.seconds or None for execution in batch]
+    outcomes: list[Any] = [execution.outcome for execution in batch]  # of one kind
+    errors = [execution.error or {} for execution in batch]
+    how: dict[str, Any] = {"skip_lost": skip_lost, "using": using}
+    ran = how | {"ran_seconds": [execution.seconds or None for execution in batch]}
+
+    def unless_all(absent: Any, values: list[Any]) -> list[Any] | None:
+        return values if any(value is not absent for value in values) else None
+
     match batch[0].outcome:
         case Complete():
-            results = [execution.outcome.result for execution in batch]  # type: ignore[union-attr]  # of one kind
-            given = results if any(result is not None for result in results) else None
-            archive = archive_of(batch[0])
-            done = complete(
-                deliveries, results=given, skip_lost=skip_lost, archive=archive, ran_seconds=ran, using=using
+            results = unless_all(None, [outcome.result for outcome in outcomes])
+            return dict.fromkeys(
+                complete(deliveries, results=results, archive=archive_of(batch[0]), **ran), "completed"
             )
-            return dict.fromkeys(done, "completed")
-        case Retry():
-            errors = [execution.error or {} for execution in batch]
-            delays = [execution.outcome.after for execution in batch]  # type: ignore[union-attr]  # of one kind
-            given = delays if any(delay is not None for delay in delays) else None
-            states = [execution.outcome.state for execution in batch]  # type: ignore[union-attr]  # of one kind
-            saved = states if any(state is not KEEP for state in states) else None
-            return dict(
-                retry(
-                    deliveries,
-                    errors=errors,
-                    delays=given,
-                    states=saved,
-                    reason=batch[0].reason,
-                    skip_lost=skip_lost,
-                    ran_seconds=ran,
-                    using=using,
-                )
-            )
-        case HandlerMissing():
-            errors = [execution.error or {} for execution in batch]
-            return dict(defer_unknown(deliveries, errors=errors, skip_lost=skip_lost, using=using))
-        case Pause() as pause:
-            return pause.settle(deliveries[0], skip_lost=skip_lost, using=using)
-        case Defer(until, delay, state, count_attempt):
-            return dict(
-                defer(
-                    deliveries,
-                    until=until,
-                    delay=delay,
-                    state=state,
-                    count_attempt=count_attempt,
-                    skip_lost=skip_lost,
-                    using=using,
-                )
-            )
-        case Reject(reason, details):
-            dead = dead_letter(
-                deliveries, reason=reason, details=details, skip_lost=skip_lost, ran_seconds=ran, using=using
-            )
-            return dict.fromkeys(dead, "dead_lettered")
         case Cancelled():
-            reasons = [execution.outcome.reason for execution in batch]  # type: ignore[union-attr]  # of one kind
-            given = [{"reason": reason} if reason else None for reason in reasons] if any(reasons) else None
-            archive = archive_of(batch[0])
-            ended = complete(
-                deliveries,
-                results=given,
-                cancelled=True,
-                skip_lost=skip_lost,
-                archive=archive,
-                ran_seconds=ran,
-                using=using,
-            )
+            reasons = unless_all(None, [{"reason": each.reason} if each.reason else None for each in outcomes])
+            ended = complete(deliveries, results=reasons, cancelled=True, archive=archive_of(batch[0]), **ran)
             return dict.fromkeys(ended, "cancelled")
+        case Retry():
+            delays = unless_all(None, [outcome.after for outcome in outcomes])
+            states = unless_all(KEEP, [outcome.state for outcome in outcomes])
+            reason = batch[0].reason
+            return dict(retry(deliveries, errors=errors, delays=delays, states=states, reason=reason, **ran))
+        case HandlerMissing():
+            return dict(defer_unknown(deliveries, errors=errors, **how))
+        case Pause() as pause:
+            return pause.settle(deliveries[0], **how)
+        case Defer(until, delay, state, count_attempt):
+            return dict(defer(deliveries, until=until, delay=delay, state=state, count_attempt=count_attempt, **how))
+        case Reject(reason, details):
+            return dict.fromkeys(dead_letter(deliveries, reason=reason, details=details, **ran), "dead_lettered")
         case other:
             assert_never(other)

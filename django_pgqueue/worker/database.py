@@ -20,7 +20,7 @@ from django_pgqueue.exceptions import HandlerError
 from django_pgqueue.sql.call import call, primary
 from django_pgqueue.sql.pinned import pin_settings
 from django_pgqueue.sql.stall import limit_answer_time
-from django_pgqueue.worker.numbers import CANCEL_SECONDS
+from django_pgqueue.worker import numbers
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -194,7 +194,7 @@ def cancel_query(connection: BaseDatabaseWrapper) -> None:
         return
     try:
         if session.info.transaction_status == TransactionStatus.ACTIVE:
-            session.cancel_safe(timeout=CANCEL_SECONDS)
+            session.cancel_safe(timeout=numbers.CANCEL_SECONDS)
     except psycopg.Error:  # it has just ended, or the server does not answer
         logger.debug("a query was not cancelled", exc_info=True)
 

@@ -25,10 +25,10 @@ from django_pgqueue.exceptions import PgQueueError
 from django_pgqueue.lifecycle.breakers import OpenBreaker, open_breakers
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import Defer, Retry
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
-from django_pgqueue.worker.numbers import LONGEST_ALONE_SECONDS, MOST_KEPT_MESSAGES, SUSPECT_WAIT_SECONDS
 
 # The error types of an attempt during which the process died.
 DEATH_TYPES = {"WorkerDied", "LeaseExpired"}
@@ -94,13 +94,13 @@ class Suspects:
         """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
         now = time.monotonic()
         alone = self._alone
-        if alone is not None and self._holds(alone) and now < self._since + LONGEST_ALONE_SECONDS:
+        if alone is not None and self._holds(alone) and now < self._since + numbers.LONGEST_ALONE_SECONDS:
             return True
         if alone is not None:
             self._alone, self._since = None, now
         if not self._waiting:
             return False
-        if self._held() <= len(self._waiting) or now >= self._since + SUSPECT_WAIT_SECONDS:
+        if self._held() <= len(self._waiting) or now >= self._since + numbers.SUSPECT_WAIT_SECONDS:
             delivery = self._waiting.popleft()
             self._alone, self._since = delivery, now
             self._start([delivery])
@@ -198,7 +198,7 @@ class Dispatch:
             return Wanted(0)
         most = self._board.free
         if self._keep:
-            most = min(most, MOST_KEPT_MESSAGES - sum(side.unstarted for side in self._sides))
+            most = min(most, numbers.MOST_KEPT_MESSAGES - sum(side.unstarted for side in self._sides))
         wanted = self._wanted()
         ended = 0
         if settled:  # messages whose handlers have ended, and whose outcomes are not written

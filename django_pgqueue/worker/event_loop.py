@@ -24,19 +24,17 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.buffer import Buffer, Taken
-from django_pgqueue.worker.capture import acapturing, level_of
 from django_pgqueue.worker.database import opened_connections, recover, without_query_log
 from django_pgqueue.worker.executor import (
     Execution,
     execute_async,
-    execute_batch_async,
     failed_execution,
     missing_handler,
     stuck_execution,
 )
 from django_pgqueue.worker.interruption import RunTicket, leave_if_forked
-from django_pgqueue.worker.numbers import RECHECK_SECONDS, TIDY_SECONDS
 from django_pgqueue.worker.role import Role
 from django_pgqueue.worker.runtime import Runtime
 
@@ -169,7 +167,7 @@ class AsyncRunner:
             return False
         if not self._looks_again:
             self._looks_again = True
-            self._loop.call_later(RECHECK_SECONDS, self._look_again)
+            self._loop.call_later(numbers.RECHECK_SECONDS, self._look_again)
         return True
 
     def _look_again(self) -> None:
@@ -183,11 +181,11 @@ class AsyncRunner:
         self._finished = []
         if any(execution.raised for execution in executions):
             # The shared connection may be broken, so it is cleaned up before the next message starts.
-            self._held_until = time.monotonic() + TIDY_SECONDS
+            self._held_until = time.monotonic() + numbers.TIDY_SECONDS
             self._tidy()
         elif not self._tidies:
             self._tidies = True
-            self._loop.call_later(TIDY_SECONDS, self._tidy)
+            self._loop.call_later(numbers.TIDY_SECONDS, self._tidy)
 
     def _tidy(self) -> None:
         if self._tidy_task is None or self._tidy_task.done():
@@ -313,17 +311,12 @@ class AsyncSlot:
 
     async def _call(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
         """Call the handler once, for one message or a batch."""
-        function, backoff = handler.function, handler.backoff_function
-        called: Coroutine[Any, Any, Any]
-        if handler.batch is None:
-            called = execute_async(function, deliveries[0], self._explain, backoff)
-        else:
-            called = execute_batch_async(function, deliveries, self._explain, backoff)
-        level = level_of(handler)
-        found: Any = await self._isolated(called if level is None else acapturing(level, called))
-        return [found] if handler.batch is None else found
+        given = deliveries if handler.batch is not None else deliveries[0]
+        called = execute_async(handler.function, given, self._explain, handler.backoff_function, handler.log)
+        found: list[Execution] = await self._isolated(called)
+        return found
 
-    async def _isolated(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    async def _isolated(self, coroutine: Coroutine[Any, Any, list[Execution]]) -> Any:
         """Run the coroutine in context variables of its own, and return its value."""
         context = self._runner.context.copy()
         process = os.getpid()

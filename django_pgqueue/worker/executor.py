@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -14,10 +14,12 @@ from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.exceptions import HandlerError, HandlerTimeout, UnknownHandler
+from django_pgqueue.handlers import Function
 from django_pgqueue.outcomes import Cancelled, Complete, Defer, Outcome, Reject, Retry
 from django_pgqueue.signatures import BackoffFunction
+from django_pgqueue.worker import numbers
+from django_pgqueue.worker.capture import Log, level_of
 from django_pgqueue.worker.failure import describe_error
-from django_pgqueue.worker.numbers import LOG_UNKNOWN_SECONDS, MOST_LOGGED_NAMES
 
 COMPLETED = Complete()
 HANDLER_ERROR = f"{HandlerError.__module__}.{HandlerError.__qualname__}"
@@ -70,114 +72,104 @@ class Execution:
 
 
 def execute(
-    function: Callable[[Delivery], Any], delivery: Delivery, backoff: BackoffFunction | None = None
-) -> Execution:
-    """Run the function of a handler for one delivery, and return the execution.
+    function: Function, given: Delivery | list[Delivery], backoff: BackoffFunction | None = None, log: str | None = None
+) -> list[Execution]:
+    """Run the function of a handler for one delivery, or with ``batch`` for a list. Returns an execution for each.
 
-    ``backoff``: the handler's own back-off function, see :func:`django_pgqueue.handlers.handler`. Never raises: even
-    SystemExit is a failure of the message.
+    ``backoff``: the handler's own back-off function, see :func:`django_pgqueue.handlers.handler`. ``log``: the lowest
+    level of the records that are kept with the executions. Never raises: even SystemExit is a failure of the message.
     """
+    if (level := level_of(log)) is not None:
+        with Log(level) as kept:
+            return with_log(execute(function, given, backoff), kept)
     started = time.monotonic()
     try:
-        answer = function(delivery)
+        answer = function(given.copy() if isinstance(given, list) else given)
     except BaseException as error:
-        return execution_of_error(delivery, error, time.monotonic() - started, backoff)
-    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
+        return executions_of(given, error, time.monotonic() - started, backoff, raised=True)
+    return executions_of(given, answer, time.monotonic() - started, backoff)
 
 
 async def execute_async(
-    function: Callable[[Delivery], Awaitable[Any]],
-    delivery: Delivery,
+    function: Function,
+    given: Delivery | list[Delivery],
     explain: Callable[[BaseException], BaseException],
     backoff: BackoffFunction | None = None,
-) -> Execution:
-    """Await the function of an async handler for one delivery, as :func:`execute`.
+    log: str | None = None,
+) -> list[Execution]:
+    """Await the function of an async handler, as :func:`execute`.
 
     ``explain``: maps an exception to its cause, because a CancelledError may be a timeout or a cancelled message.
     """
+    if (level := level_of(log)) is not None:
+        with Log(level) as kept:
+            return with_log(await execute_async(function, given, explain, backoff), kept)
     started = time.monotonic()
     try:
-        answer = await function(delivery)
+        answer = await function(given.copy() if isinstance(given, list) else given)
     except BaseException as error:
-        return execution_of_error(delivery, explain(error), time.monotonic() - started, backoff)
-    return execution_of_answer(delivery, answer, time.monotonic() - started, backoff)
+        return executions_of(given, explain(error), time.monotonic() - started, backoff, raised=True)
+    return executions_of(given, answer, time.monotonic() - started, backoff)
 
 
-def execute_batch(
-    function: Callable[[list[Delivery]], Any], deliveries: list[Delivery], backoff: BackoffFunction | None = None
+def with_log(executions: list[Execution], kept: Log) -> list[Execution]:
+    """Give each execution the log of its call; those of a batch share the room for one."""
+    text = kept.text(numbers.LOG_CHARACTERS // len(executions))
+    for execution in executions:
+        execution.log = text
+    return executions
+
+
+def executions_of(
+    given: Delivery | list[Delivery],
+    answer: Any,
+    seconds: float,
+    backoff: BackoffFunction | None,
+    *,
+    raised: bool = False,
 ) -> list[Execution]:
-    """Run the function of a handler with ``batch`` once for all deliveries. Returns an execution for each.
+    """Return the executions for what a handler returned, or ``raised``, after ``seconds``.
 
-    An exception applies to every message.
+    A batch answers None, or a dict of outcomes by message id; an exception applies to each message, and any other
+    answer is a failure of all. Each message gets an equal share of the time.
     """
-    started = time.monotonic()
-    try:
-        answers = function(list(deliveries))
-    except BaseException as error:
-        return executions_of_error(deliveries, error, time.monotonic() - started, backoff)
-    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
-
-
-async def execute_batch_async(
-    function: Callable[[list[Delivery]], Awaitable[Any]],
-    deliveries: list[Delivery],
-    explain: Callable[[BaseException], BaseException],
-    backoff: BackoffFunction | None = None,
-) -> list[Execution]:
-    """Await the function of an async handler with ``batch``, as :func:`execute_batch` and :func:`execute_async`."""
-    started = time.monotonic()
-    try:
-        answers = await function(list(deliveries))
-    except BaseException as error:
-        return executions_of_error(deliveries, explain(error), time.monotonic() - started, backoff)
-    return executions_of_answers(deliveries, answers, time.monotonic() - started, backoff)
-
-
-def execution_of_answer(delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None) -> Execution:
-    """Return the execution for what a handler returned after ``seconds``; None means Complete."""
-    if answer is None:
-        return Execution(delivery, COMPLETED, seconds=seconds)
-    return apply_backoff(execution_of_outcome(delivery, answer, seconds=seconds), answer, backoff)
-
-
-def execution_of_error(
-    delivery: Delivery, error: BaseException, seconds: float, backoff: BackoffFunction | None
-) -> Execution:
-    """Return the execution for what a handler raised after ``seconds``: an outcome, or an error, which is a Retry."""
-    if isinstance(error, Outcome):
-        return apply_backoff(execution_of_outcome(delivery, error, raised=True, seconds=seconds), error, backoff)
-    return apply_backoff(failed_execution(delivery, error, seconds=seconds), error, backoff)
-
-
-def executions_of_answers(
-    deliveries: list[Delivery], answers: Any, seconds: float, backoff: BackoffFunction | None
-) -> list[Execution]:
-    """Return the executions for what the handler of a batch returned: None, or a dict of outcomes by message id.
-
-    Each message gets an equal share of ``seconds``. Any other answer is a failure of all messages.
-    """
-    each = seconds / len(deliveries)
-    if answers is None:
-        return [Execution(delivery, COMPLETED, seconds=each) for delivery in deliveries]
-    if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in deliveries}:
+    if not isinstance(given, list):
+        return [execution_of(given, answer, seconds, backoff, raised=raised)]
+    each = seconds / len(given)
+    if raised:
+        return [execution_of(delivery, answer, each, backoff, raised=True) for delivery in given]
+    answers = {} if answer is None else answer
+    if not isinstance(answers, Mapping) or not answers.keys() <= {delivery.id for delivery in given}:
         return [
             failed_execution(delivery, invalid_answer(delivery, answers, batch=True), seconds=each)
-            for delivery in deliveries
+            for delivery in given
         ]
-    return [execution_of_answer(delivery, answers.get(delivery.id), each, backoff) for delivery in deliveries]
+    return [execution_of(delivery, answers.get(delivery.id), each, backoff) for delivery in given]
 
 
-def executions_of_error(
-    deliveries: list[Delivery], error: BaseException, seconds: float, backoff: BackoffFunction | None
-) -> list[Execution]:
-    """Return the executions for what the handler of a batch raised: the same outcome for each message.
+def execution_of(
+    delivery: Delivery, answer: Any, seconds: float, backoff: BackoffFunction | None, *, raised: bool = False
+) -> Execution:
+    """Return the execution for the answer of a handler, or what it ``raised``, after ``seconds``.
 
-    ``seconds``: how long the whole batch ran; each message gets an equal part.
+    None means Complete, and an outcome is itself. An exception is a Retry, and so is a value that is no outcome.
     """
-    return [execution_of_error(delivery, error, seconds / len(deliveries), backoff) for delivery in deliveries]
+    if answer is None:
+        return Execution(delivery, COMPLETED, seconds=seconds)
+    match answer:
+        case Retry():
+            text = describe_error(Exception(answer.error))["message"]
+            error = describe_error(answer) | {"type": "Retry", "message": text}
+            execution = Execution(delivery, answer, error, raised=raised, seconds=seconds)
+        case Complete() | Defer() | Reject() | Cancelled():
+            return Execution(delivery, answer, raised=raised, seconds=seconds)
+        case _:
+            failure = answer if raised else invalid_answer(delivery, answer)
+            execution = failed_execution(delivery, failure, seconds=seconds)
+    return apply_backoff(execution, answer if isinstance(answer, BaseException) else execution.outcome, backoff)
 
 
-def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | None) -> Execution:
+def apply_backoff(execution: Execution, error: BaseException, backoff: BackoffFunction | None) -> Execution:
     """Return the execution with the pause of the handler's own back-off function, if it is a Retry without a pause.
 
     ``error``: the exception or outcome, which the function gets together with the attempt. If the function fails, that
@@ -186,8 +178,6 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
     outcome, delivery = execution.outcome, execution.delivery
     if backoff is None or not isinstance(outcome, Retry) or outcome.after is not None:
         return execution
-    if not isinstance(error, BaseException):
-        error = outcome
     try:
         after = backoff(delivery.attempt, error)
         if after is not None and not (isinstance(after, timedelta) and after >= timedelta(0)):
@@ -200,23 +190,6 @@ def apply_backoff(execution: Execution, error: Any, backoff: BackoffFunction | N
         )  # fmt: skip
         return execution
     return replace(execution, outcome=Retry(after, outcome.error, outcome.state))
-
-
-def execution_of_outcome(delivery: Delivery, answer: Any, *, raised: bool = False, seconds: float = 0.0) -> Execution:
-    """Return the execution for an answer that is an outcome; any other value is a failure.
-
-    ``raised``: the handler raised the outcome. ``seconds``: how long the handler ran.
-    """
-    match answer:
-        case Retry():
-            error = describe_error(answer) | {
-                "type": "Retry",
-                "message": describe_error(Exception(answer.error))["message"],
-            }
-            return Execution(delivery, answer, error, raised=raised, seconds=seconds)
-        case Complete() | Defer() | Reject() | Cancelled():
-            return Execution(delivery, answer, raised=raised, seconds=seconds)
-    return failed_execution(delivery, invalid_answer(delivery, answer), seconds=seconds)
 
 
 def failed_execution(delivery: Delivery, error: BaseException, *, seconds: float = 0.0) -> Execution:
@@ -258,9 +231,9 @@ def missing_handler(delivery: Delivery) -> Execution:
 def log_unknown(delivery: Delivery) -> None:
     """Log the name of a missing handler, each name at most once a minute, because many messages may have it."""
     now = time.monotonic()
-    if now < _logged_unknown.get(delivery.handler, 0.0) + LOG_UNKNOWN_SECONDS:
+    if now < _logged_unknown.get(delivery.handler, 0.0) + numbers.LOG_UNKNOWN_SECONDS:
         return
-    if len(_logged_unknown) >= MOST_LOGGED_NAMES:
+    if len(_logged_unknown) >= numbers.MOST_LOGGED_NAMES:
         _logged_unknown.clear()
     _logged_unknown[delivery.handler] = now
     logger.warning(

@@ -6,13 +6,7 @@ import traceback
 from collections.abc import Iterator
 
 from django_pgqueue.redaction import HIDDEN, redact
-from django_pgqueue.worker.numbers import (
-    CHAIN_ERRORS,
-    GROUP_ERRORS,
-    MESSAGE_CHARACTERS,
-    SEARCHED_CHARACTERS,
-    TRACEBACK_CHARACTERS,
-)
+from django_pgqueue.worker import numbers
 
 OWN_FRAMES = ("django_pgqueue.worker.", "django_pgqueue.tasks.execute")
 # Violations of NOT NULL and CHECK: their detail contains the whole row, in the language of the server.
@@ -26,8 +20,8 @@ def describe_error(error: BaseException) -> dict[str, str]:
     """
     return {
         "type": type_name(error),
-        "message": redacted_text(error_text(error), MESSAGE_CHARACTERS),
-        "traceback": redacted_text("\n".join(traceback_lines(error)), TRACEBACK_CHARACTERS),
+        "message": redacted_text(error_text(error), numbers.MESSAGE_CHARACTERS),
+        "traceback": redacted_text("\n".join(traceback_lines(error)), numbers.TRACEBACK_CHARACTERS),
     }
 
 
@@ -63,7 +57,7 @@ def redacted_text(text: str, longest: int) -> str:
 
     The secrets are hidden before the text is cut, because half a secret would not be recognized.
     """
-    return storable_text(redact(storable_text(text, SEARCHED_CHARACTERS)), longest)
+    return storable_text(redact(storable_text(text, numbers.SEARCHED_CHARACTERS)), longest)
 
 
 def storable_text(text: str, longest: int) -> str:
@@ -85,7 +79,7 @@ def traceback_lines(error: BaseException) -> Iterator[str]:
         yield f"{type_name(link)}: {error_text(link)}"
         yield from notes_of(link)
         if isinstance(link, BaseExceptionGroup):
-            for inner in link.exceptions[:GROUP_ERRORS]:
+            for inner in link.exceptions[: numbers.GROUP_ERRORS]:
                 yield f"  + {type_name(inner)}: {error_text(inner)}"
                 yield from notes_of(inner)
         if introduction:
@@ -118,7 +112,7 @@ def error_chain(error: BaseException) -> list[tuple[BaseException, str]]:
     """
     found: list[tuple[BaseException, str]] = [(error, "")]
     seen = {id(error)}
-    while len(found) < CHAIN_ERRORS:
+    while len(found) < numbers.CHAIN_ERRORS:
         last = found[-1][0]
         if last.__cause__ is not None:
             earlier, words = last.__cause__, "The above exception was the direct cause of the following exception:"

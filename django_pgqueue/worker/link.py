@@ -14,7 +14,7 @@ from typing import Any
 class Link:
     """Send and receive frames at one end of the connection. A frame is a tuple: a word, and its arguments.
 
-    From the child: ``report`` description, database error, misfit · ``recycle`` reason · ``refused`` reason. The first
+    From the child: ``report`` description, database error, misfit, why to replace it · ``refused`` reason. The first
     report says that the child is ready.
     From the supervisor: orders · ``wake`` · ``lost`` leases · ``cancelled`` leases · ``pause`` bool · ``stop`` reason.
     """

@@ -25,8 +25,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_pgqueue.backoff import pause
 from django_pgqueue.sql.prepared import is_direct
 from django_pgqueue.sql.stall import limit_answer_time
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
-from django_pgqueue.worker.numbers import CHECK_SECONDS, DEAF_SECONDS, ECHO_SECONDS
 from django_pgqueue.worker.role import Crashed, Role
 
 LISTEN = "LISTEN pgqueue; LISTEN pgqueue_breaker"
@@ -188,9 +188,9 @@ def doze(alarm: Alarm, ear: Ear | None, seconds: float) -> None:
     while not alarm.is_set() and (left := deadline - time.monotonic()) > 0:
         if ear is None or (socket := ear.socket) is None:
             alarm.wait(left)
-        elif alarm.wait(min(left, CHECK_SECONDS), socket):
+        elif alarm.wait(min(left, numbers.CHECK_SECONDS), socket):
             ear.read()
-        elif left > CHECK_SECONDS and not alarm.is_set():
+        elif left > numbers.CHECK_SECONDS and not alarm.is_set():
             ear.check()
 
 
@@ -270,7 +270,7 @@ class Listener:
                     self._log_deaf()
                     session.execute("UNLISTEN *")
                     connection.close()
-                    self._sleep(DEAF_SECONDS)
+                    self._sleep(numbers.DEAF_SECONDS)
                 else:
                     self._deaf = False
                     self._hear(session)
@@ -300,7 +300,7 @@ class Listener:
             other.connection.execute("SELECT pg_notify('pgqueue', %s)", [token])
         finally:
             other.close()
-        return any(heard.payload == token for heard in session.notifies(timeout=ECHO_SECONDS))
+        return any(heard.payload == token for heard in session.notifies(timeout=numbers.ECHO_SECONDS))
 
     def _log_deaf(self) -> None:
         if not self._deaf:
@@ -321,7 +321,7 @@ class Listener:
                     self._wake()
                 elif notice.channel == "pgqueue_breaker" and (opened := breaker_of(notice.payload)) is not None:
                     self._on_breaker(*opened)
-            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], CHECK_SECONDS)
+            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], numbers.CHECK_SECONDS)
             if not readable:
                 # The connection may be half open. The query fails then, by the limit for answers.
                 session.execute("SELECT 1")

@@ -9,23 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from django_pgqueue.lifecycle.dequeue import is_contended, next_due, wait
-from django_pgqueue.worker.numbers import (
-    ANNOUNCED_SECONDS,
-    EBB_LOOKS,
-    FLOOD_LOOKS,
-    HANDLER_FIRST_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    LONGEST_REST_SECONDS,
-    LONGEST_WITHDRAWN_SECONDS,
-    MANY_MESSAGES,
-    OVERDUE_PAUSE_SECONDS,
-    REST_SECONDS,
-    SHORTEST_PAUSE_SECONDS,
-    TIMES_OF_A_LOOK,
-    VAIN_NOTIFICATIONS,
-    WITHDRAWN_LOOK_SECONDS,
-    WITHDRAWN_SECONDS,
-)
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.served import ServedQueues
 
@@ -37,7 +21,7 @@ class Contention:
     messages locked by others; a look that finds messages sets it to 0.
     """
 
-    def __init__(self, using: str | None, shortest: float = SHORTEST_PAUSE_SECONDS) -> None:
+    def __init__(self, using: str | None, shortest: float = numbers.SHORTEST_PAUSE_SECONDS) -> None:
         self._using = using
         self._shortest = shortest
         self.tries = 0
@@ -51,7 +35,7 @@ class Contention:
             self.tries = 0
             return 0.0
         self.tries += 1
-        longest = min(LONGEST_PAUSE_SECONDS, self._shortest * 2.0 ** min(self.tries, 10))
+        longest = min(numbers.LONGEST_PAUSE_SECONDS, self._shortest * 2.0 ** min(self.tries, 10))
         return longest * random.uniform(0.5, 1.0)
 
 
@@ -74,7 +58,7 @@ class Looks:
         self._options = options
         self._served = served
         self._poll = options.poll_interval.total_seconds()
-        self.shortest_rest = REST_SECONDS * options.processes
+        self.shortest_rest = numbers.REST_SECONDS * options.processes
         self.contention = Contention(options.using, self.shortest_rest)
         # When the next look may be, and whether there was a rest since the last one.
         self._rest_until = 0.0
@@ -128,19 +112,19 @@ class Looks:
         self._rest_until = 0.0
         if found < asked:
             seconds = self.shortest_rest
-            if found > MANY_MESSAGES:
-                longer = min(TIMES_OF_A_LOOK * (time.monotonic() - looked_at), LONGEST_REST_SECONDS)
+            if found > numbers.MANY_MESSAGES:
+                longer = min(numbers.TIMES_OF_A_LOOK * (time.monotonic() - looked_at), numbers.LONGEST_REST_SECONDS)
                 seconds = max(seconds, longer * self._options.processes)
             self._rest_until = looked_at + seconds
         elif single and found:
-            time.sleep(HANDLER_FIRST_SECONDS)
+            time.sleep(numbers.HANDLER_FIRST_SECONDS)
             self._has_rested = True
 
     def found_some(self, found: int, room: int) -> None:
         """Keep the announcement, or withdraw it in a flood. ``found``: messages of the last look, for ``room``."""
         if self._options.notify == "always":
             self.announce()
-        elif self.are_announced and (1 < found == room or self._successes >= FLOOD_LOOKS):
+        elif self.are_announced and (1 < found == room or self._successes >= numbers.FLOOD_LOOKS):
             self.renounce()
             self._flood = True
 
@@ -151,8 +135,8 @@ class Looks:
         them. Returns their number. Raises the database's error.
         """
         if self.leave_to_others():
-            return WITHDRAWN_LOOK_SECONDS
-        if self._flood and self._failures < EBB_LOOKS:
+            return numbers.WITHDRAWN_LOOK_SECONDS
+        if self._flood and self._failures < numbers.EBB_LOOKS:
             # An announcement would cost each enqueuer a lock.
             return min(self.shortest_rest * 2.0**self._failures, self.until_due())
         self._flood = False
@@ -177,15 +161,17 @@ class Looks:
             self._overdue = 0
             return due.total_seconds()
         self._overdue += 1
-        return min(self._poll, OVERDUE_PAUSE_SECONDS * float(2 ** min(self._overdue, 10)))
+        return min(self._poll, numbers.OVERDUE_PAUSE_SECONDS * float(2 ** min(self._overdue, 10)))
 
     def leave_to_others(self) -> bool:
         """Withdraw the announcement for a while if other workers have answered the last notifications first.
 
         Returns whether it is withdrawn; never with notify "always".
         """
-        if self._options.notify != "always" and self._vain >= (1 if self._withdrawals else VAIN_NOTIFICATIONS):
-            seconds = min(LONGEST_WITHDRAWN_SECONDS, WITHDRAWN_SECONDS * 2.0 ** min(self._withdrawals, 10))
+        if self._options.notify != "always" and self._vain >= (1 if self._withdrawals else numbers.VAIN_NOTIFICATIONS):
+            seconds = min(
+                numbers.LONGEST_WITHDRAWN_SECONDS, numbers.WITHDRAWN_SECONDS * 2.0 ** min(self._withdrawals, 10)
+            )
             self._vain = 0
             self._withdrawals += 1
             self._withdrawn_until = self._clock() + seconds * random.uniform(0.8, 1.2)
@@ -202,7 +188,7 @@ class Looks:
         now = self._clock()
         if self._options.listen is None or self._announced_until >= now + self._poll:
             return False
-        period = 2 * self._poll + ANNOUNCED_SECONDS
+        period = 2 * self._poll + numbers.ANNOUNCED_SECONDS
         wait(self._options.name, self._served.names, timedelta(seconds=period), using=self._options.using)
         self._announced_until = now + period
         return True

@@ -31,20 +31,22 @@ class Middleware:
 
     ``given``: dotted paths or factories, the outermost first. ``find``: returns the handler of a name with its function
     inside of the middleware, or None for an unknown name. ``alike``: returns whether one call may take both deliveries,
-    because the middleware sees no difference between them; None if every two may go together.
+    because the middleware sees no difference between them; None if every two may go together. ``log``: the level of
+    records that are kept of handlers without one of their own.
     """
 
-    def __init__(self, given: Sequence[str | Factory]) -> None:
+    def __init__(self, given: Sequence[str | Factory], *, log: str | None = None) -> None:
         self._factories = [manager_factory(item) for item in given]
+        self._log = log
         self._reads = context_keys_read(self._factories)
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
-        self.find: Callable[[str], Handler | None] = self._find if given else handlers.find
+        self.find: Callable[[str], Handler | None] = self._find if given or log else handlers.find
         self.alike: Callable[[Delivery, Delivery], bool] | None = None if self._reads == () else self._alike
 
     @classmethod
     def configured(cls) -> Middleware:
-        """Return the middleware of the setting HANDLER_MIDDLEWARE. Raises ImportError for a wrong path."""
-        return cls(settings.HANDLER_MIDDLEWARE)
+        """Return that of the settings HANDLER_MIDDLEWARE and LOG_CAPTURE. Raises ImportError for a wrong path."""
+        return cls(settings.HANDLER_MIDDLEWARE, log=settings.LOG_CAPTURE)
 
     def _find(self, name: str) -> Handler | None:
         handler = handlers.find(name)
@@ -53,8 +55,10 @@ class Middleware:
         known, wrapped = self._wrapped.get(name, (None, None))
         if wrapped is None or known is not handler:
             around = surround_async if handler.asynchronous else surround
-            function = around(handler.function, self._factories, batch=handler.batch is not None)
-            wrapped = replace(handler, function=function)
+            function = handler.function
+            if self._factories:
+                function = around(function, self._factories, batch=handler.batch is not None)
+            wrapped = replace(handler, function=function, log=handler.log or self._log)
             self._wrapped[name] = handler, wrapped
         return wrapped
 

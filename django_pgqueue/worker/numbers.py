@@ -145,7 +145,7 @@ MOST_HANDLER_NAMES = 20
 # A child stops within its shutdown timeout, and then has 10 s to write its last outcomes. The rest of this margin is
 # for a loaded machine.
 STOP_MARGIN_SECONDS = 15.0
-# After this many failed starts in a row, --once and --drain give up.
+# After more failed starts in a row than this, --drain gives up: children that ended before they began a message.
 MOST_FAILED_STARTS = 3
 # A child that ran for longer than this did not die of its start.
 WELL_SECONDS = 60.0

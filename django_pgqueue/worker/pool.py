@@ -8,15 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
-from django_pgqueue.worker.numbers import (
-    FIRST_DELAY_SECONDS,
-    LONGEST_START_DELAY_SECONDS,
-    LONGEST_WORK_DELAY_SECONDS,
-    MOST_FAILED_STARTS,
-    STOP_MARGIN_SECONDS,
-    WELL_SECONDS,
-)
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.startup import Orders
 from django_pgqueue.worker.watch import find_verdict
@@ -38,8 +31,8 @@ class ProcessSlot:
         self.finished = False
         self._spawn = spawn
         self._stop = stop
-        # Early deaths in a row, and when the next start is due.
-        self.failures = 0
+        # Early deaths in a row, those of them that began no message, and when the next start is due.
+        self.failures = self.failed_starts = 0
         self._start_at = 0.0
 
     @property
@@ -76,17 +69,20 @@ class ProcessSlot:
         elif self.holder.recycle_reason and due and may_replace:
             self.successor = self._start()
 
-    def vacate(self, child: Child) -> float:
-        """Record that the child has ended, for any reason. Returns the seconds until the next one may start."""
+    def vacate(self, child: Child, *, worked: bool = False) -> float:
+        """Record that the child has ended, for any reason. Returns the seconds until the next one may start.
+
+        ``worked``: it had begun messages, so that one of them may be the cause, and not its start.
+        """
         if child is self.holder:
             self.holder = None
         else:
             self.successor = None
-        return self._delay(ran_seconds=time.monotonic() - child.started_at, was_ready=child.ready)
+        return self._delay(time.monotonic() - child.started_at, was_ready=child.ready, worked=worked)
 
     def replace(self, reason: str) -> None:
         """Have the holder replaced after a change, and forget failed starts, which may succeed now."""
-        self.failures = 0
+        self.failures = self.failed_starts = 0
         self._start_at = 0.0
         if self.successor is not None:
             # The successor may have loaded the code before the change. If it is ready, it may run messages already.
@@ -100,18 +96,22 @@ class ProcessSlot:
     def _start(self) -> Child | None:
         child = self._spawn()
         if child is None:
-            self._delay(ran_seconds=0.0, was_ready=False)
+            self._delay(0.0, was_ready=False, worked=False)
         return child
 
-    def _delay(self, *, ran_seconds: float, was_ready: bool) -> float:
+    def _delay(self, ran_seconds: float, *, was_ready: bool, worked: bool) -> float:
         """Record that a child has ended after ``ran_seconds``, and return the seconds until the next start.
 
         The first death of a child that was ready has no delay; then the delay doubles, with jitter: processes that die
         of one cause do not all start again at the same moment.
         """
-        self.failures = 1 if was_ready and ran_seconds > WELL_SECONDS else self.failures + 1
-        longest = LONGEST_WORK_DELAY_SECONDS if was_ready else LONGEST_START_DELAY_SECONDS
-        delay = min(longest, FIRST_DELAY_SECONDS * float(2 ** min(self.failures - 1, 10))) * random.uniform(0.8, 1.0)
+        well = was_ready and ran_seconds > numbers.WELL_SECONDS
+        self.failures = 1 if well else self.failures + 1
+        self.failed_starts = 0 if well or worked else self.failed_starts + 1
+        longest = numbers.LONGEST_WORK_DELAY_SECONDS if was_ready else numbers.LONGEST_START_DELAY_SECONDS
+        delay = min(longest, numbers.FIRST_DELAY_SECONDS * float(2 ** min(self.failures - 1, 10))) * random.uniform(
+            0.8, 1.0
+        )
         if was_ready and self.failures == 1:
             delay = 0.0
         self._start_at = time.monotonic() + delay
@@ -213,7 +213,7 @@ class ProcessPool:
         return child
 
     def _stop(self, child: Child, reason: str) -> None:
-        child.stop(reason, within=self._options.shutdown_timeout.total_seconds() + STOP_MARGIN_SECONDS)
+        child.stop(reason, within=self._options.shutdown_timeout.total_seconds() + numbers.STOP_MARGIN_SECONDS)
 
     def _look_after(self, child: Child) -> None:
         status = child.exit_status()
@@ -245,14 +245,14 @@ class ProcessPool:
         if self.stopping:
             self.clean &= status == 0
         else:
-            self._succeed(child, status)
+            self._succeed(child, status, worked=bool(begun or (child.report and any(child.report.totals.values()))))
 
-    def _succeed(self, child: Child, status: int) -> None:
+    def _succeed(self, child: Child, status: int, *, worked: bool) -> None:
         for slot in self._slots:
             if not slot.has(child):
                 continue
-            delay = slot.vacate(child)
-            gives_up = self._options.once or slot.failures > MOST_FAILED_STARTS
+            delay = slot.vacate(child, worked=worked)
+            gives_up = self._options.once or slot.failed_starts > numbers.MOST_FAILED_STARTS
             if (self._options.once or self._options.drain) and (status == 0 or gives_up):
                 slot.finished = True
                 self.clean &= status == 0

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.link import Link
-from django_pgqueue.worker.numbers import LAST_WORDS_SECONDS, LEASES_OF_A_FRAME
 from django_pgqueue.worker.options import worker_name
 from django_pgqueue.worker.registration import WorkerDescription, running_as_json
 from django_pgqueue.worker.startup import Orders
@@ -122,8 +122,8 @@ class Child:
 
     def send_leases(self, what: str, pairs: list[tuple[int, int]]) -> None:
         """Tell the child that leases are ``lost`` or ``cancelled``. ``pairs``: their ids and token numbers."""
-        for first in range(0, len(pairs), LEASES_OF_A_FRAME):
-            self.send(what, pairs[first : first + LEASES_OF_A_FRAME])
+        for first in range(0, len(pairs), numbers.LEASES_OF_A_FRAME):
+            self.send(what, pairs[first : first + numbers.LEASES_OF_A_FRAME])
 
     def record_report(self, report: WorkerDescription, database_error: str, misfit: bool) -> None:
         """Record a report of the child. ``database_error``: the error of its database, or an empty text; ``misfit``:
@@ -158,7 +158,7 @@ class Child:
         self.kill_reason, self.culprits = why, culprits
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
-        killer = threading.Timer(LAST_WORDS_SECONDS, self.kill_now)
+        killer = threading.Timer(numbers.LAST_WORDS_SECONDS, self.kill_now)
         killer.daemon = True
         try:
             killer.start()

@@ -12,17 +12,11 @@ from django_pgqueue.delivery import Delivery, label
 from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.listening import Alarm, Ear, OnBreaker, doze
 from django_pgqueue.worker.looks import Looks
-from django_pgqueue.worker.numbers import (
-    ASIDE_SECONDS,
-    DRAIN_INTERVAL_SECONDS,
-    LONGEST_SELECTIVE_SECONDS,
-    ONCE_TRIES,
-    SELECTIVE_SECONDS,
-)
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
@@ -67,7 +61,7 @@ class Producer:
         self._looks = Looks(options, served)
         self._turn = 0
         self._look_at = self._set_aside_at = 0.0
-        self._selective = SELECTIVE_SECONDS
+        self._selective = numbers.SELECTIVE_SECONDS
         self._stopped = False
         self._paused = self._pause_wanted = False
         self._wake = Alarm()
@@ -183,14 +177,14 @@ class Producer:
             return 0
         found = self.look(wanted.messages, wanted.only)
         if not found and not wanted.strict and now >= self._set_aside_at:
-            self._set_aside_at = now + ASIDE_SECONDS
+            self._set_aside_at = now + numbers.ASIDE_SECONDS
             found = self.look(wanted.messages)
         self._looks.set_rest(found, wanted.messages, now, single=False)
         if found:
-            self._selective = SELECTIVE_SECONDS
+            self._selective = numbers.SELECTIVE_SECONDS
         else:
             self._look_at = now + self._selective
-            self._selective = min(LONGEST_SELECTIVE_SECONDS, 2 * self._selective)
+            self._selective = min(numbers.LONGEST_SELECTIVE_SECONDS, 2 * self._selective)
             if self._options.drain:
                 self._drain(found, quiet=quiet)
         return found
@@ -239,12 +233,12 @@ class Producer:
 
     def _once(self, found: int) -> None:
         contention = self._looks.contention
-        if not found and contention.tries < ONCE_TRIES and (pause := contention.pause(self._served.names)):
+        if not found and contention.tries < numbers.ONCE_TRIES and (pause := contention.pause(self._served.names)):
             self._doze(pause)
             return
         while self._held() and not self._stopped:
             self._dispatch.tend()
-            self._doze(DRAIN_INTERVAL_SECONDS)
+            self._doze(numbers.DRAIN_INTERVAL_SECONDS)
             self._wake.clear()
         self._stopped = True
         self._done()
@@ -256,7 +250,7 @@ class Producer:
             self._stopped = True
             self._done()
         else:
-            self._doze(DRAIN_INTERVAL_SECONDS)
+            self._doze(numbers.DRAIN_INTERVAL_SECONDS)
 
     def _ready(self) -> bool:
         """Return whether ready messages are left whose channel is only at a limit right now."""

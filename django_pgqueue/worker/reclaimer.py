@@ -16,10 +16,10 @@ from typing import NamedTuple
 from django_pgqueue.conf import settings
 from django_pgqueue.lifecycle.settle import give_back, retry
 from django_pgqueue.models import Message
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
-from django_pgqueue.worker.numbers import LOOK_AGAIN_SECONDS
 from django_pgqueue.worker.role import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
@@ -237,7 +237,7 @@ class LeaseReclaimer:
                 self._stopping = True
             else:
                 if abandoned.leases is None:
-                    self._again.append((time.monotonic() + LOOK_AGAIN_SECONDS, abandoned))
+                    self._again.append((time.monotonic() + numbers.LOOK_AGAIN_SECONDS, abandoned))
                 return abandoned
 
     def _report(self, abandoned: AbandonedLeases, settled: dict[int, str], known: Mapping[int, MessagePlace]) -> None:

@@ -15,9 +15,9 @@ from django.db import transaction
 from django_pgqueue import __version__
 from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.numbers import MOST_RUNNING_MESSAGES, REFRESH_SECONDS, UNCHANGED_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.role import Crashed, Role
 from django_pgqueue.worker.served import ServedQueues
@@ -56,7 +56,7 @@ def running_as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
             "seconds": round(now - entry.started_at, 1),
             "seconds_left": None if entry.deadline == math.inf else round(entry.deadline - now, 1),
         }
-        for entry in sorted(running, key=lambda entry: entry.started_at)[:MOST_RUNNING_MESSAGES]
+        for entry in sorted(running, key=lambda entry: entry.started_at)[: numbers.MOST_RUNNING_MESSAGES]
     ]
 
 
@@ -115,7 +115,7 @@ class Registration:
 
     def _must_write(self, name: str, fields: dict[str, Any], now: float) -> bool:
         before, at = self._written.get(name, ({}, -math.inf))
-        longest = min(UNCHANGED_SECONDS, self._options.lease.total_seconds() / 3)
+        longest = min(numbers.UNCHANGED_SECONDS, self._options.lease.total_seconds() / 3)
         return now - at >= longest or fields != before | {"memory_bytes": fields["memory_bytes"]}
 
     def _write(self, fields: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ class Registration:
         dedicate_connection(self._options.using)
         while not self._stopped:
             self._outage.retry_until_success(ROLE, self.run_once, sleep=self._sleep)
-            self._sleep(REFRESH_SECONDS)
+            self._sleep(numbers.REFRESH_SECONDS)
         self._outage.retry_until_success(ROLE, self._remove, sleep=lambda seconds: True)
 
     def _sleep(self, seconds: float) -> bool:

@@ -11,8 +11,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.link import Link
-from django_pgqueue.worker.numbers import MOST_HANDLER_NAMES
 from django_pgqueue.worker.options import WorkerOptions
 
 
@@ -105,8 +105,8 @@ def log_start(options: WorkerOptions) -> None:
         extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
     )  # fmt: skip
     if names:
-        shown = ", ".join(names[:MOST_HANDLER_NAMES]) + (
-            f" and {len(names) - MOST_HANDLER_NAMES} more" * (len(names) > MOST_HANDLER_NAMES)
+        shown = ", ".join(names[: numbers.MOST_HANDLER_NAMES]) + (
+            f" and {len(names) - numbers.MOST_HANDLER_NAMES} more" * (len(names) > numbers.MOST_HANDLER_NAMES)
         )
         extra = {"event": "handlers_found", "worker": options.name}
         logger.info("%d handler(s): %s", len(names), shown, extra=extra)

@@ -12,10 +12,10 @@ from typing import Any
 from django.db import connections
 from django.utils import autoreload
 
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
-from django_pgqueue.worker.numbers import LONGEST_SILENCE_SECONDS, LOOK_SECONDS, SHUTDOWN_SETTLE_SECONDS
 from django_pgqueue.worker.pool import ProcessPool
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
@@ -125,7 +125,7 @@ class Supervisor:
         try:
             self._start()
             while not self._pool.done():
-                self.shutdown.sleep(LOOK_SECONDS)
+                self.shutdown.sleep(numbers.LOOK_SECONDS)
                 self.run_once()
             self._close()
         finally:
@@ -163,7 +163,7 @@ class Supervisor:
         if missing:
             problems.append(f"{missing} of {self._pool.size} processes not ready")
         silence = time.monotonic() - self._registration.written_at
-        if silence > LONGEST_SILENCE_SECONDS:
+        if silence > numbers.LONGEST_SILENCE_SECONDS:
             problems.append("the database does not answer")
         if self._outage.misfit:
             problems.append(f"the database fails: {self._outage.problem}")
@@ -200,7 +200,7 @@ class Supervisor:
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
-        if not self._reclaimer.stop(SHUTDOWN_SETTLE_SECONDS):
+        if not self._reclaimer.stop(numbers.SHUTDOWN_SETTLE_SECONDS):
             self._faults.append("messages of an ended process could not be given back; their leases will expire")
         if not self._pool.clean:
             self._faults.append("a process did not end cleanly")
@@ -252,17 +252,17 @@ class Supervisor:
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
-            case ("report", report, database_error, misfit):
+            case ("report", report, database_error, misfit, recycling):
                 starts = not child.ready
                 child.record_report(report, database_error, misfit)
                 if starts:
                     self.shutdown.nudge()
                     self._registration.wake()
-            case ("recycle", reason):
-                extra = {"event": "recycling", "reason": reason, **child.keys}
-                logger.info("process %d is to be replaced: %s", child.pid, reason, extra=extra)
-                child.recycle_reason = reason
-                self.shutdown.nudge()
+                if recycling and not child.recycle_reason:
+                    extra = {"event": "recycling", "reason": recycling, **child.keys}
+                    logger.info("process %d is to be replaced: %s", child.pid, recycling, extra=extra)
+                    child.recycle_reason = recycling
+                    self.shutdown.nudge()
             case ("refused", reason):
                 extra = {"event": "refused", **child.keys}
                 logger.critical("process %d refuses to work; the worker stops: %s", child.pid, reason, extra=extra)

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from django_pgqueue.worker.numbers import FILE_SECONDS, LONGEST_SILENCE_SECONDS
+from django_pgqueue.worker import numbers
 
 
 def under_systemd() -> bool:
@@ -116,7 +116,7 @@ class Vitals:
             sd_notify("WATCHDOG=1")
             self._watchdog_due = now + self._watchdog
         if now >= self._file_due:
-            self._file_due = now + FILE_SECONDS
+            self._file_due = now + numbers.FILE_SECONDS
             health = self._health()
             becomes_ready = health.ready and not changing and not self._ready
             sd_notify(f"STATUS={health.summary}", *(["READY=1"] if becomes_ready else []))
@@ -146,7 +146,7 @@ class Vitals:
     def live(self) -> tuple[bool, dict[str, Any]]:
         """Return whether the control loop is alive, and the answer for /livez. If it is not, only a restart helps."""
         silence = self._clock() - self._beat_at
-        alive = silence <= LONGEST_SILENCE_SECONDS
+        alive = silence <= numbers.LONGEST_SILENCE_SECONDS
         return alive, {"live": alive, "seconds_since_beat": round(silence, 1)}
 
     def ready(self) -> tuple[bool, dict[str, Any]]:

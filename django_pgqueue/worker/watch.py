@@ -21,15 +21,8 @@ from datetime import timedelta
 from django.db import connections
 
 from django_pgqueue.sql.call import call
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.lease_keeper import HeldLease
-from django_pgqueue.worker.numbers import (
-    CHILD_START_SECONDS,
-    IDLE_SILENCE_SECONDS,
-    LEAST_STALL_SECONDS,
-    LONGEST_SILENCE_SECONDS,
-    OVERDUE_SECONDS,
-    STALL_LEASES,
-)
 from django_pgqueue.worker.process import Child
 
 # Counts the statements of the queue that wait for a lock: a new process would wait for it as well.
@@ -55,17 +48,17 @@ def find_verdict(child: Child, now: float, *, grace: float) -> Verdict | None:
     ``now``: time.monotonic(). ``grace``: the seconds after a deadline in which a handler may end by itself.
     """
     running = child.board.running()
-    overdue = frozenset(entry.id for entry in running if entry.deadline + grace + OVERDUE_SECONDS < now)
+    overdue = frozenset(entry.id for entry in running if entry.deadline + grace + numbers.OVERDUE_SECONDS < now)
     if overdue:
         ids = ", ".join(f"#{message}" for message in sorted(overdue))
         return Verdict(f"it runs past the deadline of {ids}", overdue)
     if now > child.end_by:
         return Verdict(f"it did not stop in time ({child.stop_reason})")
     if not child.ready:
-        late = now > child.started_at + CHILD_START_SECONDS
-        return Verdict(f"it was not ready after {CHILD_START_SECONDS:.0f} s") if late else None
-    if not running and now > child.heard_at + IDLE_SILENCE_SECONDS:
-        return Verdict(f"it says nothing for {IDLE_SILENCE_SECONDS:.0f} s, and runs nothing")
+        late = now > child.started_at + numbers.CHILD_START_SECONDS
+        return Verdict(f"it was not ready after {numbers.CHILD_START_SECONDS:.0f} s") if late else None
+    if not running and now > child.heard_at + numbers.IDLE_SILENCE_SECONDS:
+        return Verdict(f"it says nothing for {numbers.IDLE_SILENCE_SECONDS:.0f} s, and runs nothing")
     return None
 
 
@@ -86,7 +79,7 @@ class Stalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._using = using
-        self._limit = max(LEAST_STALL_SECONDS, STALL_LEASES * lease.total_seconds())
+        self._limit = max(numbers.LEAST_STALL_SECONDS, numbers.STALL_LEASES * lease.total_seconds())
         self._children = children
         self._leases = leases
         self._clock = clock
@@ -99,7 +92,7 @@ class Stalls:
         as a stall.
         """
         now = self._clock()
-        if now - self._looked_at > LONGEST_SILENCE_SECONDS:
+        if now - self._looked_at > numbers.LONGEST_SILENCE_SECONDS:
             self._since = now
         self._looked_at = now
         leases = self._leases()
@@ -108,7 +101,9 @@ class Stalls:
             why, since = self._stall(child, held, now)
             seconds = now - max(since, self._since)
             child.stall = (
-                f"{why} for {seconds:.0f} s" if why and (child.misfit or seconds > self._limit / STALL_LEASES) else ""
+                f"{why} for {seconds:.0f} s"
+                if why and (child.misfit or seconds > self._limit / numbers.STALL_LEASES)
+                else ""
             )
             # A new process could not do more with this database, and the attempts would be used up.
             replaceable = not (child.misfit or child.stop_reason or child.stalled)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
@@ -28,14 +29,6 @@ from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.link import Link
 from django_pgqueue.worker.listening import Listener
 from django_pgqueue.worker.middleware import Middleware
-from django_pgqueue.worker.numbers import (
-    IDLE_LOOK_SECONDS,
-    LONGEST_SILENCE_SECONDS,
-    LOOK_SECONDS,
-    ORPHAN_LEASE_SHARE,
-    REPORT_SECONDS,
-    SHUTDOWN_SETTLE_SECONDS,
-)
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
@@ -76,12 +69,13 @@ class QueueWorker:
         self.board = Board() if board is None else board
         self.ledger = Ledger(options.using, options.name)
         self.shutdown = Shutdown()
-        self._link = link
+        self._supervisor: SupervisorLink | None = None
         self._vitals = vitals or Vitals()
         self._started_at = time.monotonic()
         # When the main thread looks at the deadlines again.
         self._look_at = math.inf
-        self._recycles = False
+        # Why the supervisor is to replace this process; empty: it is not.
+        self.recycling = ""
         self._crashes: list[str] = []
         self._registration: Registration | None = None
         outage = self._outage = Outage(options.using, options.name)
@@ -105,7 +99,7 @@ class QueueWorker:
             outage=outage,
             crashed=self._crashed,
         )
-        self._companions = self._make_companions(companion)
+        self._companions = self._make_companions(companion, link)
 
     def _make_running(self) -> None:
         """Make the parts that call handlers: threads, event loop, and dispatch between them."""
@@ -153,12 +147,15 @@ class QueueWorker:
         self._threads = Threads(threads, atomic=atomic, runtime=runtime)
         self._loop = AsyncRunner(loop, runtime=runtime)
 
-    def _make_companions(self, companion: Callable[[Callable[[], None]], Companion] | None) -> list[Companion]:
+    def _make_companions(
+        self, companion: Callable[[Callable[[], None]], Companion] | None, link: Link | None
+    ) -> list[Companion]:
         """Make what runs beside the path of a message; the first one is stopped last."""
         options, outage, crashed = self.options, self._outage, self._crashed
         found: list[Companion] = []
-        if self._link is not None:
-            found.append(SupervisorLink(self._link, self, on=self._frames(), outage=outage, crashed=crashed))
+        if link is not None:
+            self._supervisor = SupervisorLink(link, self, on=self._frames(), outage=outage, crashed=crashed)
+            found.append(self._supervisor)
         else:
             found.append(
                 LeaseKeeper(
@@ -240,7 +237,7 @@ class QueueWorker:
         """
         now, grace = time.monotonic(), self.options.grace.total_seconds()
         # A handler that starts during the look with an earlier deadline ends the sleep after it.
-        following = self._look_at = now + LOOK_SECONDS
+        following = self._look_at = now + numbers.LOOK_SECONDS
         for run in self._runs():
             if run.deadline + grace <= now:
                 run.give_up()
@@ -251,7 +248,7 @@ class QueueWorker:
                 following = min(following, run.deadline + grace)
             else:
                 following = min(following, run.deadline)
-        if not self._recycles and (reason := self._reason_to_recycle()):
+        if not self.recycling and (reason := self._reason_to_recycle()):
             self.recycle(reason)
         self._vitals.beat()
         self._look_at = following
@@ -263,11 +260,11 @@ class QueueWorker:
 
     def recycle(self, reason: str) -> None:
         """Ask for a new process in place of this one. Without a supervisor this one stops, to be started again."""
-        self._recycles = True
-        if self._link is None:
+        self.recycling = reason
+        if self._supervisor is None:
             self.shutdown.request(f"recycling: {reason}")
-        elif self._link.has_room():  # else the supervisor sees that nothing is reported any more
-            self._link.send("recycle", reason)
+        else:
+            self._supervisor.report()
 
     def describe(self) -> WorkerDescription:
         """Return the columns of the worker's row."""
@@ -284,11 +281,13 @@ class QueueWorker:
     def health(self) -> Health:
         """Return the health of a worker that runs without a supervisor."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
-        problems = ["the database does not answer"] if silence > LONGEST_SILENCE_SECONDS else []
+        problems = ["the database does not answer"] if silence > numbers.LONGEST_SILENCE_SECONDS else []
         if self._outage.problem:
             problems.append(f"the database fails: {self._outage.problem}")
         oldest = min((entry.ended_at for entry in self.board.begun() if entry.ended_at), default=math.inf)
-        if (late := time.monotonic() - oldest) > max(LONGEST_SILENCE_SECONDS, self.options.lease.total_seconds()):
+        if (late := time.monotonic() - oldest) > max(
+            numbers.LONGEST_SILENCE_SECONDS, self.options.lease.total_seconds()
+        ):
             problems.append(f"outcomes are not written down for {late:.0f} s")
         about = self.describe()
         worker = {"name": about.name, "pid": about.pid, "state": about.state, "running": len(about.running)}
@@ -312,14 +311,14 @@ class QueueWorker:
             self._give_back(waiting, "")
         # In this order: an execution is collected before its message counts as ended.
         while (running := self._dispatch.running + self._loop.collected) and (left := deadline - time.monotonic()) > 0:
-            self.shutdown.sleep(min(IDLE_LOOK_SECONDS, left, self.run_once()))
+            self.shutdown.sleep(min(numbers.IDLE_LOOK_SECONDS, left, self.run_once()))
         if running:
             logger.error(
                 "%d handler(s) did not end within %s; %s", running, self.options.shutdown_timeout,
-                "their leases will expire" if self._link is None else "the supervisor gives their messages back",
+                "their leases will expire" if self._supervisor is None else "the supervisor gives their messages back",
                 extra=extra,
             )  # fmt: skip
-        written = self._completer.stop(max(SHUTDOWN_SETTLE_SECONDS, deadline - time.monotonic()))
+        written = self._completer.stop(max(numbers.SHUTDOWN_SETTLE_SECONDS, deadline - time.monotonic()))
         self._threads.join(0 if running else 5)
         self._loop.stop(0 if running else 5)
         # The lease keeper is stopped last, so that all leases are extended until here.
@@ -349,9 +348,9 @@ class QueueWorker:
         return ""
 
     def _unfit(self, reason: str) -> None:
-        consequence = "restart it" if self._link is None else "its supervisor replaces it"
+        consequence = "restart it" if self._supervisor is None else "its supervisor replaces it"
         logger.error("this worker cannot go on: %s; %s", reason, consequence, extra={"event": "worker_unfit"})
-        if self._link is not None:
+        if self._supervisor is not None:
             self.recycle(reason)
 
     def _hold(self, deliveries: list[Delivery], since: float) -> None:
@@ -429,19 +428,21 @@ class SupervisorLink:
 
     def start(self) -> None:
         """Send the first report, by which the supervisor knows that the child is ready, and start the thread."""
-        self._report()
+        self.report()
         self._thread.start()
 
     def stop(self) -> None:
         """Do nothing: the thread works until the process ends."""
 
-    def _report(self) -> None:
-        # A report that had to wait would keep this thread from the frames of the supervisor.
+    def report(self) -> None:
+        """Report the state of the worker, and why it is to be replaced; later, if the link has no room now."""
+        # A report that had to wait would keep its thread from the frames of the supervisor.
         if self._link.has_room():
-            self._link.send("report", self._worker.describe(), self._outage.problem, self._outage.misfit)
+            problem, misfit = self._outage.problem, self._outage.misfit
+            self._link.send("report", self._worker.describe(), problem, misfit, self._worker.recycling)
 
     def _run(self) -> None:
-        due = time.monotonic() + REPORT_SECONDS
+        due = time.monotonic() + numbers.REPORT_SECONDS
         while True:
             if self._link.poll(max(0.0, due - time.monotonic())):
                 if (frame := self._link.receive()) is None:
@@ -449,8 +450,8 @@ class SupervisorLink:
                 what, *rest = frame
                 self._on[what](*rest)
             if time.monotonic() >= due:
-                self._report()
-                due = time.monotonic() + REPORT_SECONDS
+                self.report()
+                due = time.monotonic() + numbers.REPORT_SECONDS
         self._worker.shutdown.request("the supervisor is gone")
         end_within(self._worker.options.lease)
 
@@ -460,7 +461,7 @@ def end_within(lease: timedelta) -> None:
 
     A child whose supervisor has died calls it. It does not return: the thread of the link has nothing else to do.
     """
-    time.sleep(lease.total_seconds() * ORPHAN_LEASE_SHARE)
+    time.sleep(lease.total_seconds() * numbers.ORPHAN_LEASE_SHARE)
     os._exit(1)
 
 

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind
 
 from django_pgqueue import Defer, Delivery, Retry, handlers
 from django_pgqueue.contrib import opentelemetry
-from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.executor import execute
 from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 
@@ -45,7 +45,7 @@ def call(function: Callable[..., Any], *deliveries: Delivery, **policy: Any) -> 
     handlers.handler("h", **policy)(function)
     handler = Middleware(["django_pgqueue.contrib.opentelemetry.process"]).find("h")
     if policy:
-        execute_batch(handler.function, list(deliveries))
+        execute(handler.function, list(deliveries))
     else:
         execute(handler.function, deliveries[0])
 

@@ -13,7 +13,7 @@ from sentry_sdk.transport import Transport
 
 from django_pgqueue import Defer, Delivery, handlers
 from django_pgqueue.contrib import sentry
-from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.executor import execute
 from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 
@@ -47,7 +47,7 @@ def call(function: Callable[..., Any], *deliveries: Delivery, **policy: Any) -> 
     handlers.handler("h", **policy)(function)
     handler = Middleware(["django_pgqueue.contrib.sentry.process"]).find("h")
     if policy:
-        execute_batch(handler.function, list(deliveries))
+        execute(handler.function, list(deliveries))
     else:
         execute(handler.function, deliveries[0])
 

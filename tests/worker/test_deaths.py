@@ -14,6 +14,7 @@ import pytest
 
 from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, Message
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
@@ -173,6 +174,15 @@ def test_a_process_that_does_not_start_or_stop_is_killed() -> None:
     stopping = SimpleNamespace(board=Board(), end_by=100.0, ready=True, heard_at=100.0, stop_reason="SIGTERM")
     assert find_verdict(stopping, 100.0, grace=5) is None
     assert find_verdict(stopping, 100.1, grace=5) == Verdict("it did not stop in time (SIGTERM)")
+
+
+def test_messages_that_kill_their_processes_do_not_end_a_drain(spawn: Spawn) -> None:
+    poison = scripts(numbers.MOST_FAILED_STARTS + 2, ["kill"], max_attempts=1)
+    last = script(["effect"], priority=-1)
+    worker = spawn("--lease", "600", "--concurrency", "1", "--drain", processes=1)
+    assert worker.wait() == 0
+    assert {where(message) for message in poison} == {"dead: poison"}
+    assert where(last) == "completed"
 
 
 def test_pauses_between_starts_grow_as_the_deaths_need_it() -> None:

@@ -31,7 +31,7 @@ from django_pgqueue.delivery import NewMessage
 from django_pgqueue.lifecycle.logs import keep_logs, logs_of
 from django_pgqueue.lifecycle.sealing import place
 from django_pgqueue.models import ArchivedMessage
-from django_pgqueue.worker.capture import HANDLER, LEFT_OUT, Log, logging_to
+from django_pgqueue.worker.capture import HANDLER, LEFT_OUT, Log
 from django_pgqueue.worker.numbers import LOG_CHARACTERS
 from tests.support.sql import sql, value
 
@@ -157,7 +157,7 @@ def test_a_batch_shares_the_room_of_one_log(start: Any, register: Any) -> None:
 
 def test_a_record_that_is_longer_than_its_share_of_the_room_loses_its_beginning() -> None:
     log = Log(logging.INFO)
-    with logging_to(log):
+    with log:
         logger.info("early")
         logger.info("%s end", "x" * 500)
     assert log.text(100) == f"{LEFT_OUT}\n{'x' * 96} end"
@@ -165,7 +165,7 @@ def test_a_record_that_is_longer_than_its_share_of_the_room_loses_its_beginning(
 
 def test_the_last_records_are_kept_and_a_secret_is_not_cut_in_half() -> None:
     log = Log(logging.INFO)
-    with logging_to(log):
+    with log:
         logger.info("first")
         for _ in range(70):
             logger.info("y" * 1000)

@@ -15,7 +15,7 @@ import pytest
 from django.test import override_settings
 
 from django_pgqueue import Complete, Delivery, enqueue, handlers
-from django_pgqueue.worker.executor import execute, execute_batch
+from django_pgqueue.worker.executor import execute
 from django_pgqueue.worker.middleware import Middleware
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
@@ -74,7 +74,7 @@ def test_without_middleware_nothing_is_in_between() -> None:
 
 def test_the_first_is_the_outermost() -> None:
     function = around(f"{__name__}.outer", f"{__name__}.inner")(lambda delivery: seen.append("handler")).function
-    assert isinstance(execute(function, DELIVERY).outcome, Complete)
+    assert isinstance(execute(function, DELIVERY)[0].outcome, Complete)
     assert seen == ["outer in 7", "inner in", "handler", "inner out", "outer out"]
 
 
@@ -104,7 +104,7 @@ class TestContext:
 
     def test_a_batch_gets_the_context_of_its_first_message(self) -> None:
         handler = around(restores_tenant, batch=5)(lambda deliveries: seen.append(tenant.get()))
-        execute_batch(handler.function, [of(tenant="a"), replace(of(tenant="a"), id=8)])
+        execute(handler.function, [of(tenant="a"), replace(of(tenant="a"), id=8)])
         assert seen == ["a"]
 
 
@@ -214,7 +214,7 @@ def test_a_middleware_that_says_so_is_given_the_whole_batch() -> None:
 
     all_of_it.whole = True
     batch = around(all_of_it, inner, batch=10)(lambda deliveries: None)
-    execute_batch(batch.function, [of(n=1), of(n=2)])
+    execute(batch.function, [of(n=1), of(n=2)])
     single = around(all_of_it)(lambda delivery: None)
     execute(single.function, of(n=3))
     assert given == [[of(n=1), of(n=2)], of(n=3)]

@@ -40,7 +40,7 @@ class TestErrors:
             raise LookupError("no such tenant")
             yield
 
-        execution = execute(around(outer, refuses)(lambda delivery: seen.append("handler")).function, DELIVERY)
+        execution = execute(around(outer, refuses)(lambda delivery: seen.append("handler")).function, DELIVERY)[0]
         assert execution.error["message"] == "no such tenant"
         assert seen == ["outer in 7", "outer out"]
 
@@ -49,7 +49,7 @@ class TestErrors:
             yield
             raise LookupError("cannot restore")
 
-        execution = execute(around(breaks)(lambda delivery: Complete(1)).function, DELIVERY)
+        execution = execute(around(breaks)(lambda delivery: Complete(1)).function, DELIVERY)[0]
         assert execution.error["message"] == "cannot restore"
         assert execution.raised
 
@@ -57,7 +57,7 @@ class TestErrors:
         def fails(delivery: Delivery) -> None:
             raise ValueError("no")
 
-        execution = execute(around(outer, lambda delivery: suppress(Exception))(fails).function, DELIVERY)
+        execution = execute(around(outer, lambda delivery: suppress(Exception))(fails).function, DELIVERY)[0]
         assert execution.error["message"] == "no"
         assert seen == ["outer in 7", "outer out"]
 
@@ -66,7 +66,7 @@ class TestErrors:
             raise LookupError("no such tenant")
             yield
 
-        execution = execute(around(lambda delivery: suppress(Exception), refuses)(lambda d: None).function, DELIVERY)
+        execution = execute(around(lambda delivery: suppress(Exception), refuses)(lambda d: None).function, DELIVERY)[0]
         assert execution.error["message"] == "no such tenant"
 
     def test_a_middleware_may_turn_an_error_into_an_outcome(self) -> None:
@@ -79,17 +79,17 @@ class TestErrors:
         def fails(delivery: Delivery) -> None:
             raise LookupError
 
-        execution = execute(around(forgives)(fails).function, DELIVERY)
+        execution = execute(around(forgives)(fails).function, DELIVERY)[0]
         assert execution.outcome.result == "nothing to do"
 
     def test_a_middleware_that_returns_no_context_manager_is_named(self) -> None:
         def forgot_to_yield(delivery: Delivery) -> None: ...
 
-        execution = execute(around(forgot_to_yield)(lambda delivery: None).function, DELIVERY)
+        execution = execute(around(forgot_to_yield)(lambda delivery: None).function, DELIVERY)[0]
         assert "forgot_to_yield returned NoneType" in execution.error["message"]
 
     def test_an_async_one_cannot_surround_a_sync_handler(self) -> None:
-        execution = execute(around(waiting)(lambda delivery: None).function, DELIVERY)
+        execution = execute(around(waiting)(lambda delivery: None).function, DELIVERY)[0]
         assert execution.error["type"] == "django_pgqueue.exceptions.HandlerError"
         assert "plain generator function" in execution.error["message"]
 
@@ -97,7 +97,7 @@ class TestErrors:
         def fails(delivery: Delivery) -> None:
             raise ValueError("no")
 
-        error = execute(around(outer)(fails).function, DELIVERY).error
+        error = execute(around(outer)(fails).function, DELIVERY)[0].error
         assert "in fails" in error["traceback"]
         assert "django_pgqueue/worker/" not in error["traceback"]
 

@@ -12,6 +12,9 @@ import pytest
 from django_pgqueue import enqueue
 from django_pgqueue.doctor import examine
 from django_pgqueue.models import Message, Schedule, Worker
+from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.worker import QueueWorker
 from tests.support.sql import sql
 from tests.support.waiting import eventually
 from tests.worker.conftest import Process, effects, mark, marks, script, scripts, where
@@ -46,6 +49,23 @@ def test_a_process_that_has_done_enough_is_replaced(spawn: Spawn, option: list[s
     assert sorted(effects()) == [(message, 1) for message in first + second]
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
+
+
+def test_a_wish_to_be_replaced_that_the_link_has_no_room_for_is_sent_with_the_next_report() -> None:
+    supervisor, fd = Link.pair()
+    link = Link(fd)
+    worker = QueueWorker(WorkerOptions(using="default"), link=link)
+    filled = 0
+    while link.has_room():
+        link.send("full")
+        filled += 1
+    worker.recycle("it is too old")
+    assert [supervisor.receive() for _ in range(filled)] == [("full",)] * filled
+    worker._supervisor.report()
+    [what, *_, why] = supervisor.receive()
+    assert (what, why) == ("report", "it is too old")
+    supervisor.close()
+    link.close()
 
 
 def test_a_worker_without_processes_ends_when_it_has_done_enough(spawn: Spawn) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_pgqueue import Delivery
-from django_pgqueue.worker import looks
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.looks import Looks
 from django_pgqueue.worker.numbers import REST_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
@@ -46,8 +46,8 @@ def test_a_worker_that_leaves_notifications_to_others_looks_by_itself(
     start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others may have no free slot any more."""
-    monkeypatch.setattr(looks, "WITHDRAWN_SECONDS", 3600)
-    monkeypatch.setattr(looks, "LONGEST_WITHDRAWN_SECONDS", 3600)
+    monkeypatch.setattr(numbers, "WITHDRAWN_SECONDS", 3600)
+    monkeypatch.setattr(numbers, "LONGEST_WITHDRAWN_SECONDS", 3600)
 
     def notify_in_vain() -> bool:
         sql("SELECT pg_notify('pgqueue', 'default')")

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_pgqueue import channel_set
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.worker import executor
+from django_pgqueue.worker import executor, numbers
 from django_pgqueue.worker.worker import QueueWorker
 from tests.support.waiting import eventually
 from tests.worker.conftest import script, scripts, where
@@ -81,7 +81,7 @@ def test_the_log_says_it_once_a_minute_for_each_name(drain: Drain, caplog: pytes
 
 
 def test_names_that_clients_make_up_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch, drain: Drain) -> None:
-    monkeypatch.setattr(executor, "MOST_LOGGED_NAMES", 3)
+    monkeypatch.setattr(numbers, "MOST_LOGGED_NAMES", 3)
     for number in range(10):
         script(handler=f"nobody {number}")
     drain()
