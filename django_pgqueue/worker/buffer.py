@@ -70,8 +70,10 @@ class Buffer:
     ``batch``: the most messages of one dequeue. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
     ``held``: the names of handlers of which nothing may start (:class:`~django_pgqueue.worker.dispatch.Dispatch`).
     ``wake``: called when there is room for more messages. ``find``: returns the handler of a name, or None. ``alike``:
-    returns whether one call may take both deliveries, if their handler is the same; None: always. ``on_ready``: called
-    when messages may start; threads wait in :meth:`wait`. ``running``: messages that run. It is safe for threads.
+    returns whether one call may take both deliveries, if their handler is the same; None: always. It is safe for
+    threads.
+
+    ``on_ready``: called when messages may start; threads wait in :meth:`wait`. ``running``: messages that run.
     """
 
     def __init__(
@@ -84,18 +86,17 @@ class Buffer:
         wake: Callable[[], None],
         find: Callable[[str], Handler | None] = handlers.find,
         alike: Alike | None = None,
-        on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.running = 0
         self.closed = False
+        self.on_ready: Callable[[], None] = lambda: None
         self._batch = batch
         self._keep = keep
         self._held_handlers = held
         self._wake = wake
         self._find = find
         self._alike = alike
-        self._on_ready = on_ready
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         # The messages of each channel that has some, in the order of the turns, and their number.
@@ -180,7 +181,7 @@ class Buffer:
             for name in names - postponed:
                 self._limited[name].postponed = 0
             self._changed.notify(added)
-        self._on_ready()
+        self.on_ready()
         return back
 
     def wait(self) -> Taken | None:
@@ -351,7 +352,7 @@ class Buffer:
         self._count += len(deliveries)
         if deliveries:
             self._changed.notify_all()
-            self._on_ready()
+            self.on_ready()
 
     def _together(self, most: int, first: Delivery, takers: int) -> list[Delivery]:
         """Return ``first`` and the messages that one call of its handler may take with it."""

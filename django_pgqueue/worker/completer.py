@@ -24,11 +24,9 @@ from django_pgqueue.lifecycle.settle import complete, dead_letter, defer, defer_
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import KEEP, Archive, Cancelled, Complete, Defer, Pause, Reject, Retry
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.database import TRANSIENT, Outage, dedicate_connection, is_misfit
+from django_pgqueue.worker.database import TRANSIENT, dedicate_connection, is_misfit
 from django_pgqueue.worker.executor import COMPLETED, Execution, HandlerMissing, failed_execution
-from django_pgqueue.worker.ledger import Ledger
-from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.runtime import Role, Runtime
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -46,30 +44,19 @@ def passes(error: Exception) -> bool:
 class Completer:
     """Run the thread that settles messages; the handlers' threads and the event loop put executions into it.
 
-    ``using``: database alias. ``board``: forgets settled messages. ``ledger``: counts and logs them. ``on_settled``:
-    called with the executions after each collection, because a limited channel may have a free place. ``crashed``:
-    called with the error if the thread ends by one.
+    ``on_settled``: called with the executions after each collection, because a limited channel may have a free place.
     """
 
-    def __init__(
-        self,
-        using: str,
-        *,
-        board: Board,
-        ledger: Ledger,
-        outage: Outage,
-        on_settled: Callable[[list[Execution]], None],
-        crashed: Crashed,
-    ) -> None:
-        self._using = using
-        self._board = board
-        self._ledger = ledger
-        self._outage = outage
+    def __init__(self, runtime: Runtime, *, on_settled: Callable[[list[Execution]], None]) -> None:
+        self._using = runtime.options.using
+        self._board = runtime.board
+        self._ledger = runtime.ledger
+        self._outage = runtime.outage
         self._on_settled = on_settled
         self._outcomes: SimpleQueue[list[Execution] | None] = SimpleQueue()
         self._gave_up = threading.Event()
         self._busy_until = 0.0
-        self._thread = Role("completer", self._run, crashed=crashed)
+        self._thread = Role("completer", self._run, crashed=runtime.crashed)
 
     def put(self, executions: list[Execution]) -> None:
         """Queue the executions for settlement; from any thread."""

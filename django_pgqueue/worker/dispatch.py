@@ -22,13 +22,15 @@ from django.db import Error
 from django_pgqueue import handlers
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import PgQueueError
-from django_pgqueue.lifecycle.breakers import OpenBreaker, open_breakers
+from django_pgqueue.lifecycle.breakers import open_breakers
 from django_pgqueue.models import Message
 from django_pgqueue.outcomes import Defer, Retry
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.executor import Execution
+from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.runtime import Runtime
 
 # The error types of an attempt during which the process died.
 DEATH_TYPES = {"WorkerDied", "LeaseExpired"}
@@ -39,22 +41,13 @@ logger = logging.getLogger("django_pgqueue.worker")
 class Suspects:
     """Keep suspects back until they can run alone; the dispatch passes each message through it.
 
-    ``using``: database alias. ``held``: returns the number of leases that this process holds. ``holds``: returns
-    whether it holds the lease of a delivery. ``start``: starts deliveries. The dispatch calls all methods but
-    :meth:`find` under its lock.
+    ``using``: database alias. ``start``: starts deliveries. The dispatch calls all methods but :meth:`find` under its
+    lock.
     """
 
-    def __init__(
-        self,
-        using: str,
-        *,
-        held: Callable[[], int],
-        holds: Callable[[Delivery], bool],
-        start: Callable[[list[Delivery]], None],
-    ) -> None:
+    def __init__(self, using: str, board: Board, *, start: Callable[[list[Delivery]], None]) -> None:
         self._using = using
-        self._held = held
-        self._holds = holds
+        self._board = board
         self._start = start
         self._waiting: deque[Delivery] = deque()
         self._since = 0.0
@@ -94,29 +87,24 @@ class Suspects:
         """Start the next suspect if it may start now. Returns whether no other message may be dequeued."""
         now = time.monotonic()
         alone = self._alone
-        if alone is not None and self._holds(alone) and now < self._since + numbers.LONGEST_ALONE_SECONDS:
+        if alone is not None and self._board.holds(alone) and now < self._since + numbers.LONGEST_ALONE_SECONDS:
             return True
         if alone is not None:
             self._alone, self._since = None, now
         if not self._waiting:
             return False
-        if self._held() <= len(self._waiting) or now >= self._since + numbers.SUSPECT_WAIT_SECONDS:
+        if len(self._board) <= len(self._waiting) or now >= self._since + numbers.SUSPECT_WAIT_SECONDS:
             delivery = self._waiting.popleft()
             self._alone, self._since = delivery, now
             self._start([delivery])
         return True
 
-    def drop(self, lost: Delivery) -> bool:
-        """Remove a message whose lease is lost. Returns whether it was still waiting."""
-        for place, delivery in enumerate(self._waiting):
-            if delivery is lost:
-                del self._waiting[place]
-                return True
-        return False
-
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the suspects that match and were not started, and return them."""
-        return [delivery for delivery in tuple(self._waiting) if matches(delivery) and self.drop(delivery)]
+        found = [delivery for delivery in self._waiting if matches(delivery)]
+        for delivery in found:
+            self._waiting.remove(delivery)
+        return found
 
 
 # Gives a message back at once. If its cancellation was requested, the database archives it with the reason.
@@ -142,37 +130,43 @@ class Dispatch:
     handlers they have; and more than that for one side, as long as the last messages were all for this side. While one
     side is full, only messages of the other one are asked for.
 
-    ``threads``, ``loop``: the buffers of the two sides. ``unwritten``: the messages whose failures are not written, by
-    the handler; nothing of these handlers starts, because a failure may open their breaker. ``guarded``: returns the
-    names of the handlers with a breaker. ``keep``: nothing goes back, for a worker with ``once`` or ``drain``.
-    ``board``: says how many leases are held. ``using``: database alias. ``put``: takes the executions of messages that
-    go back. ``cancel``: asks an async handler to end.
+    Nothing starts of a handler with a breaker while a failure of it is not written, because that may open its breaker.
+    With ``once`` and ``drain``, nothing goes back.
+
+    ``threads``, ``loop``: the buffers of the two sides. ``guarded``: returns the names of the handlers with a breaker.
+    ``put``: takes the executions of messages that go back.
     """
 
     def __init__(
         self,
-        threads: Buffer,
-        loop: Buffer,
+        runtime: Runtime,
+        middleware: Middleware,
         *,
-        unwritten: dict[str, set[int]],
         guarded: Callable[[], frozenset[str]],
-        keep: bool,
-        board: Board,
-        using: str,
         put: Callable[[list[Execution]], None],
-        cancel: Callable[[Delivery], None],
     ) -> None:
-        self._threads = threads
-        self._loop = loop
-        self._sides = (threads, loop)
-        self._unwritten = unwritten
+        options = runtime.options
+        self._options = options
+        self._board = runtime.board
+        self._ledger = runtime.ledger
         self._guarded = guarded
-        self._keep = keep
-        self._board = board
         self._put = put
-        self._cancel = cancel
-        self._using = using
-        self._suspects = Suspects(using, held=board.__len__, holds=board.holds, start=self._start)
+        self._keep = options.once or options.drain
+        # The messages whose failures are not written, by the handler.
+        self._unwritten: dict[str, set[int]] = {}
+        self.threads, self.loop = self._sides = tuple(
+            Buffer(
+                concurrency,
+                options.batch,
+                keep=self._keep,
+                held=self._unwritten,
+                wake=runtime.wake,
+                find=middleware.find,
+                alike=middleware.alike,
+            )
+            for concurrency in (options.concurrency, options.async_concurrency)
+        )
+        self._suspects = Suspects(options.using, self._board, start=self._start)
         # The side that all of the last messages went to, and their number.
         self._run: tuple[Buffer | None, int] = (None, 0)
         # So many of the messages that were asked for can start, whatever their handlers are.
@@ -186,7 +180,7 @@ class Dispatch:
     @property
     def running(self) -> int:
         """Return the number of messages that run in threads and in the event loop."""
-        return self._threads.running + self._loop.running
+        return self.threads.running + self.loop.running
 
     def wanted(self, *, settled: bool = False) -> Wanted:
         """Say what to dequeue now. Starts the next suspect, if it may start now.
@@ -217,12 +211,12 @@ class Dispatch:
 
     def _wanted(self) -> Wanted:
         kinds = handlers.kinds()
-        full = {*self._threads.full(), *self._loop.full()}
+        full = {*self.threads.full(), *self.loop.full()}
         only = [name for name in handlers.names() if name not in full] if full else None
         if len(kinds) < 2:
-            self._fits = (self._loop if True in kinds else self._threads).room()
+            self._fits = (self.loop if True in kinds else self.threads).room()
             return Wanted(self._fits, only)
-        threads, loop = self._threads.free(), self._loop.free()
+        threads, loop = self.threads.free(), self.loop.free()
         if not threads or not loop:
             self._fits = max(threads, loop)
             known = handlers.names() if only is None else only
@@ -260,7 +254,7 @@ class Dispatch:
         for delivery in deliveries:
             handler = handlers.find(delivery.handler)
             (tasks if handler is not None and handler.asynchronous else calls).append(delivery)
-        for side, given, others in ((self._loop, tasks, calls), (self._threads, calls, tasks)):
+        for side, given, others in ((self.loop, tasks, calls), (self.threads, calls, tasks)):
             if not given:
                 continue
             # The pace may have slowed down since it was asked; what was asked for then fits.
@@ -283,11 +277,10 @@ class Dispatch:
                     with self._lock:
                         self._unwritten.setdefault(delivery.handler, set()).add(delivery.id)
 
-    def settled(self, executions: Iterable[Execution], on_breaker: Callable[[OpenBreaker], None]) -> None:
+    def settled(self, executions: Iterable[Execution]) -> None:
         """Let handlers go on that were held by failures among the executions, which are written.
 
-        ``on_breaker``: called before that with each breaker that is open now, to give its messages back. It does not
-        wait for a notification.
+        Before that, messages of breakers that are open now go back: this does not wait for a notification.
         """
         if not self._unwritten:
             return
@@ -297,8 +290,8 @@ class Dispatch:
             return
         # If the database is away, no message starts, and the listener asks for open breakers afterwards.
         with suppress(Error, PgQueueError):
-            for opened in open_breakers(failures, using=self._using):
-                on_breaker(opened)
+            for opened in open_breakers(failures, using=self._options.using):
+                self.breaker_opened(*opened)
         with self._lock:
             for delivery in failures:
                 left = self._unwritten.get(delivery.handler, set())
@@ -315,15 +308,48 @@ class Dispatch:
     def drop(self, lost: Delivery) -> bool:
         """Remove a message whose lease is lost. Returns whether it was still waiting."""
         with self._lock:
-            return self._suspects.drop(lost) or any(side.drop(lost) for side in self._sides)
+            mine = self._suspects.withdraw(lambda delivery: delivery is lost)
+            return bool(mine) or any(side.drop(lost) for side in self._sides)
 
-    def cancel(self, delivery: Delivery) -> None:
-        """Cancel a message: if it waits, return it to the queue, which archives it; else ask its handler to end."""
-        if self.drop(delivery):
-            self.give_back([delivery])
-            return
-        delivery.cancellation.request()
-        self._cancel(delivery)
+    def hold(self, deliveries: list[Delivery], since: float) -> None:
+        """Hold the leases of dequeued messages. ``since``: time.monotonic() before the dequeue."""
+        self._report_lost(self._board.hold(deliveries, since))
+
+    def lost(self, leases: list[tuple[int, int]]) -> None:
+        """Forget messages whose leases are lost. ``leases``: ids and the numbers of their tokens."""
+        self._report_lost(self._board.lost(leases))
+
+    def _report_lost(self, lost: list[Delivery]) -> None:
+        for delivery in lost:
+            waited = self.drop(delivery)
+            effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
+            self._ledger.lost([delivery], effects=effects)
+
+    def cancelled(self, leases: list[tuple[int, int]]) -> list[Delivery]:
+        """Return waiting messages that are to be cancelled to the queue, which archives them. Returns the others."""
+        known = self._board.known(leases)
+        waiting = [delivery for delivery in known if self.drop(delivery)]
+        if waiting:
+            self.give_back(waiting)
+        return [delivery for delivery in known if delivery not in waiting]
+
+    def breaker_opened(self, handler: str, queue: str | None, channel: str | None) -> None:
+        """Give back the messages that wait here and not in the database; a failing handler would use up attempts.
+
+        ``queue``, ``channel``: where the breaker is; None if it is that of the handler.
+        """
+
+        def waits(delivery: Delivery) -> bool:
+            here = channel is None or (delivery.queue, delivery.channel) == (queue, channel)
+            return delivery.handler == handler and here
+
+        self._give_back_unstarted(self.withdraw(waits), f": the breaker of {handler} is open")
+
+    def _give_back_unstarted(self, waiting: list[Delivery], why: str = "") -> None:
+        if waiting:
+            self.give_back(waiting)
+            extra = {"event": "given_back", "worker": self._options.name}
+            logger.info("gave %d message(s) back that were not started%s", len(waiting), why, extra=extra)
 
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match and were not started, and return them. From any thread.
@@ -347,8 +373,11 @@ class Dispatch:
             self.give_back(back)
         return [delivery for delivery in deliveries if not is_withdrawn(delivery)]
 
-    def close(self) -> list[Delivery]:
-        """Start no more messages. Returns those that were not started."""
+    def close(self) -> None:
+        """Start no more messages, and give back those that were not started."""
         with self._lock:
             self._closed = True
-            return [*self._suspects.withdraw(lambda delivery: True), *self._threads.close(), *self._loop.close()]
+            waiting = self._suspects.withdraw(lambda delivery: True)
+            for side in self._sides:
+                waiting += side.close()
+        self._give_back_unstarted(waiting)

@@ -35,8 +35,7 @@ from django_pgqueue.worker.executor import (
     stuck_execution,
 )
 from django_pgqueue.worker.interruption import RunTicket, leave_if_forked
-from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.runtime import Role, Runtime
 
 ROLE = "event loop"
 
@@ -46,16 +45,16 @@ logger = logging.getLogger("django_pgqueue.worker")
 class AsyncRunner:
     """Run the async handlers of a worker.
 
-    ``buffer``: has the messages; it calls :meth:`ready`. ``runtime``: services that it shares with the threads.
+    ``buffer``: has the messages; it calls :meth:`ready`.
     Methods are for the thread of the loop, except those under "From any thread".
     """
 
-    def __init__(self, buffer: Buffer, *, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
         self.runtime = runtime
         self.context = copy_context()
         self._buffer = buffer
+        buffer.on_ready = self.ready
         self._slots: set[AsyncSlot] = set()
-        self._finished: list[Execution] = []
         self._held_until = 0.0
         self._looks_again = False
         # Starts the messages that gather.
@@ -80,11 +79,6 @@ class AsyncRunner:
     def runs(self) -> Iterator[AsyncSlot]:
         """Yield the slots, each of which is the run of its present handler."""
         yield from tuple(self._slots)
-
-    @property
-    def collected(self) -> int:
-        """Return how many executions are not put to the completer yet, although their messages do not run any more."""
-        return len(self._finished)
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call the function in the thread of the loop, and return before that."""
@@ -114,12 +108,16 @@ class AsyncRunner:
             self._start_slot()
 
     def finished(self, handler: Handler | None, executions: list[Execution]) -> None:
-        """Take the executions of a call that has ended; they are put to the completer in groups."""
-        if not self._finished:
-            self._loop.call_soon(self._flush)
-        self._finished += executions
-        self.runtime.failed(executions)
+        """Put the executions of a call that has ended."""
+        self.runtime.put(executions)
         self._buffer.finished(handler, len(executions), sum(execution.seconds for execution in executions))
+        if any(execution.raised for execution in executions):
+            # The shared connection may be broken, so it is cleaned up before the next message starts.
+            self._held_until = time.monotonic() + numbers.TIDY_SECONDS
+            self._tidy()
+        elif not self._tidies:
+            self._tidies = True
+            self._loop.call_later(numbers.TIDY_SECONDS, self._tidy)
 
     def given_up(self, slot: AsyncSlot, handler: Handler | None, deliveries: list[Delivery], seconds: float) -> None:
         """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
@@ -174,19 +172,6 @@ class AsyncRunner:
         self._looks_again = False
         self._start_slot()
 
-    def _flush(self) -> None:
-        executions = self._finished
-        self.runtime.put(executions)
-        # After the put: the worker stops the completer when nothing is collected any more.
-        self._finished = []
-        if any(execution.raised for execution in executions):
-            # The shared connection may be broken, so it is cleaned up before the next message starts.
-            self._held_until = time.monotonic() + numbers.TIDY_SECONDS
-            self._tidy()
-        elif not self._tidies:
-            self._tidies = True
-            self._loop.call_later(numbers.TIDY_SECONDS, self._tidy)
-
     def _tidy(self) -> None:
         if self._tidy_task is None or self._tidy_task.done():
             self._tidy_task = self._loop.create_task(self._tidy_up())
@@ -199,8 +184,8 @@ class AsyncRunner:
         self._start_slot()
 
     def _recover(self) -> None:
-        runtime = self.runtime
-        recover(opened_connections(), (), using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
+        using, outage = self.runtime.options.using, self.runtime.outage
+        recover(opened_connections(), (), using=using, role=ROLE, outage=outage, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)

@@ -13,7 +13,7 @@ from uuid import UUID
 from django_pgqueue.lifecycle.settle import heartbeat
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.runtime import Crashed, Role
 
 ROLE = "lease keeper"
 

@@ -1,8 +1,8 @@
 """Listen for NOTIFY and end the sleep of the producer. Without that, messages start up to a poll interval later.
 
-An :class:`Ear` listens on the session of the producer, which spares a message the way through another session and
-thread: the server process that gets the notification is the one that then runs the dequeue, and the thread that reads
-it sends the dequeue. A :class:`Listener` has a session and a thread of its own.
+Mostly the session of the producer listens, which spares a message the way through another session and thread: the
+server process that gets the notification is the one that then runs the dequeue, and the thread that reads it sends the
+dequeue. A :class:`Listener` has a session and a thread of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from django_pgqueue.sql.prepared import is_direct
 from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.database import LISTENER, Outage, without_pool
-from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.runtime import Crashed, Role
 
 LISTEN = "LISTEN pgqueue; LISTEN pgqueue_breaker"
+# How long the thread of a listener dozes at a time.
+LISTEN_SECONDS = 3600.0
 OPEN_BREAKERS = """
 SELECT l.breaker_handler, c.queue, c.name FROM pgqueue_limit AS l LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
 WHERE l.open_until IS NOT NULL
@@ -101,11 +103,12 @@ def _close(*descriptors: int) -> None:
 
 
 class Ear:
-    """Run LISTEN on each session that the producer's connection opens, unless it leads to a pooler.
+    """Run LISTEN on each session that a connection opens, and tell what is heard.
 
-    ``serves``, ``on_breaker``: as for a Listener. ``hear``: called on a notification for a queue that is served.
-    ``deaf``: called when a session cannot listen, because there is a pooler in between. Only the thread of the producer
-    uses it.
+    ``serves``: returns whether the worker serves a queue. ``hear``: called on a notification for such a queue.
+    ``on_breaker``: called with handler, queue and channel when a breaker opens, and with those that are open when a
+    session begins to listen; queue and channel are None for a handler's. ``deaf``: called instead of LISTEN when there
+    is a pooler in between; None: tried all the same. Only one thread uses an ear.
     """
 
     def __init__(
@@ -114,10 +117,10 @@ class Ear:
         serves: Callable[[str], bool],
         hear: Callable[[], None],
         on_breaker: OnBreaker,
-        deaf: Callable[[], None],
+        deaf: Callable[[], None] | None = None,
     ) -> None:
         self._serves = serves
-        self._hear = hear
+        self.hear = hear
         self._on_breaker = on_breaker
         self._deaf = deaf
         self._connection: BaseDatabaseWrapper | None = None
@@ -126,7 +129,8 @@ class Ear:
     def attach(self, connection: BaseDatabaseWrapper, worker: str) -> None:
         """Listen on each session that the connection opens from now on. ``worker``: its name."""
         self._connection = connection
-        name_session(connection, worker)
+        # So pg_stat_activity shows that it listens, and for which worker.
+        connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{worker}"[:63]
         connect: Callable[[dict[str, Any]], psycopg.Connection[Any]] = connection.get_new_connection
 
         def get_new_connection(parameters: dict[str, Any]) -> psycopg.Connection[Any]:
@@ -143,7 +147,7 @@ class Ear:
         connection.get_new_connection = get_new_connection  # type: ignore[method-assign, assignment]  # for this session alone
 
     def _listen(self, session: psycopg.Connection[Any]) -> None:
-        if not is_direct(session):
+        if self._deaf is not None and not is_direct(session):
             self._deaf()
             return
         # A notification that comes in with the answer of a statement.
@@ -177,7 +181,7 @@ class Ear:
 
     def _take(self, channel: str, payload: str) -> None:
         if channel == "pgqueue" and self._serves(payload):
-            self._hear()
+            self.hear()
         elif channel == "pgqueue_breaker" and (opened := breaker_of(payload)) is not None:
             self._on_breaker(*opened)
 
@@ -195,40 +199,32 @@ def doze(alarm: Alarm, ear: Ear | None, seconds: float) -> None:
 
 
 class Listener:
-    """Run LISTEN in a thread of its own, on a session outside of any pool, which would go on listening there.
+    """Run an ear in a thread of its own, on a session outside of any pool, which would go on listening there.
 
-    It is for workers whose producer cannot listen on its own session (:class:`Ear`): another alias is to be used for
-    LISTEN, or a pooler is in between.
-
-    ``alias``: database alias for LISTEN. ``serves``: returns whether the worker serves a queue. ``worker``: its name.
-    ``wake``: called on a notification for such a queue, and after each connect, because earlier ones did not arrive.
-    ``on_breaker``: called with handler, queue and channel when a breaker opens; the last two are None for a handler's.
-    ``at_once``: start with the other roles; else only when :meth:`need` is called. ``crashed``: called with the error
-    if the thread ends by one.
+    It is for workers whose producer cannot listen on its own session: another alias is to be used for LISTEN, or a
+    pooler is in between. ``alias``: database alias for LISTEN. ``ear``: its ``hear`` is also called after each connect,
+    because earlier notifications did not arrive. ``at_once``: start with the other roles; else only when :meth:`need`
+    is called.
     """
 
     def __init__(
         self,
         alias: str,
-        serves: Callable[[str], bool],
+        ear: Ear,
         *,
         at_once: bool,
         worker: str,
         outage: Outage,
-        wake: Callable[[], None],
-        on_breaker: OnBreaker,
         crashed: Crashed,
     ) -> None:
         self._alias = alias
+        self._ear = ear
         self._at_once = at_once
-        self._serves = serves
         self._worker = worker
         self._outage = outage
-        self._wake = wake
-        self._on_breaker = on_breaker
         self._stopped = False
         self._deaf = False
-        self._stop_reader, self._stop_writer = os.pipe()
+        self._alarm = Alarm()
         self._thread = Role("listener", self._run, crashed=crashed)
 
     def start(self) -> None:
@@ -244,46 +240,39 @@ class Listener:
     def stop(self) -> None:
         """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
-        os.write(self._stop_writer, b"x")
+        self._alarm.set()
         if self._thread.ident is not None:
             self._thread.join(5)
-        if not self._thread.is_alive():
-            os.close(self._stop_reader)
-            os.close(self._stop_writer)
 
     def _run(self) -> None:
         failures = 0
         while not self._stopped:
             connection = self._make_connection()
+            self._ear.attach(connection, self._worker)
             try:
                 connection.connect()
-                session = connection.connection
-                direct = is_direct(session)
-                session.execute(LISTEN)
                 failures = 0
                 self._outage.ended(LISTENER)
-                # A breaker may have opened, and messages may have come, before this session listened.
-                for opened in session.execute(OPEN_BREAKERS).fetchall():
-                    self._on_breaker(*opened)
-                self._wake()
-                if not direct and not self._hears(session):
+                self._ear.hear()
+                session = connection.connection
+                if is_direct(session) or self._hears(session):
+                    self._deaf = False
+                    while not self._stopped:
+                        doze(self._alarm, self._ear, LISTEN_SECONDS)
+                else:
                     self._log_deaf()
                     session.execute("UNLISTEN *")
                     connection.close()
-                    self._sleep(numbers.DEAF_SECONDS)
-                else:
-                    self._deaf = False
-                    self._hear(session)
+                    self._alarm.wait(numbers.DEAF_SECONDS)
             except (psycopg.Error, DatabaseError, OSError) as error:
                 self._outage.failed(LISTENER, error, failures)
-                self._sleep(pause(failures))
+                self._alarm.wait(pause(failures))
                 failures += 1
             finally:
                 connection.close()
 
     def _make_connection(self) -> BaseDatabaseWrapper:
         connection = without_pool(connections[self._alias])
-        name_session(connection, self._worker)
         limit_answer_time(connection)
         return connection
 
@@ -311,28 +300,6 @@ class Listener:
                 extra={"event": "listener_deaf", "worker": self._worker},
             )
         self._deaf = True
-
-    def _hear(self, session: psycopg.Connection) -> None:
-        while not self._stopped:
-            # Read what has arrived first: the socket is not readable for data that is already in psycopg's buffer.
-            heard = list(session.notifies(timeout=0))
-            for notice in heard:
-                if notice.channel == "pgqueue" and self._serves(notice.payload):
-                    self._wake()
-                elif notice.channel == "pgqueue_breaker" and (opened := breaker_of(notice.payload)) is not None:
-                    self._on_breaker(*opened)
-            readable, _, _ = select.select([session.fileno(), self._stop_reader], [], [], numbers.CHECK_SECONDS)
-            if not readable:
-                # The connection may be half open. The query fails then, by the limit for answers.
-                session.execute("SELECT 1")
-
-    def _sleep(self, seconds: float) -> None:
-        select.select([self._stop_reader], [], [], seconds)
-
-
-def name_session(connection: BaseDatabaseWrapper, worker: str) -> None:
-    """Let pg_stat_activity show that the sessions of this connection listen, and for which worker."""
-    connection.settings_dict["OPTIONS"]["application_name"] = f"pgqueue:listen:{worker}"[:63]
 
 
 def breaker_of(payload: str) -> tuple[str, str | None, str | None] | None:

@@ -13,13 +13,11 @@ from django_pgqueue.lifecycle.dequeue import RepeatedDequeue
 from django_pgqueue.models import Message, Queue
 from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.database import dedicate_connection
 from django_pgqueue.worker.dispatch import Dispatch, Wanted
 from django_pgqueue.worker.listening import Alarm, Ear, OnBreaker, doze
-from django_pgqueue.worker.looks import Looks
-from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.looks import Looks, ServedQueues
+from django_pgqueue.worker.runtime import Role, Runtime
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -30,34 +28,20 @@ class Producer:
     """Run the thread that takes messages from the database and passes them to the dispatch.
 
     The worker makes one and starts it last. ``served``: the queues to dequeue from. ``dispatch``: says for how many
-    messages there is room, and takes them. ``hold``: called with the deliveries, and time.monotonic() before the
-    dequeue, so that their leases are extended before a handler starts. ``held``: returns the number of messages that
-    are not settled. ``done``: called when nothing is left to do (``drain``, ``once``). ``crashed``: called with the
-    error if the thread ends by one.
+    messages there is room, holds their leases, and takes them. ``done``: called when nothing is left to do (``drain``,
+    ``once``).
     """
 
-    def __init__(
-        self,
-        options: WorkerOptions,
-        *,
-        served: ServedQueues,
-        dispatch: Dispatch,
-        hold: Callable[[list[Delivery], float], None],
-        held: Callable[[], int],
-        done: Callable[[], None],
-        outage: Outage,
-        crashed: Crashed,
-    ) -> None:
-        self._dispatch = dispatch
-        self._options = options
+    def __init__(self, runtime: Runtime, *, served: ServedQueues, dispatch: Dispatch, done: Callable[[], None]) -> None:
+        options = self._options = runtime.options
         self._served = served
+        self._dispatch = dispatch
+        self._done = done
+        self._board = runtime.board
+        self._outage = runtime.outage
         self._poll = options.poll_interval.total_seconds()
         self._lease = options.lease.total_seconds()
         self._dequeue = RepeatedDequeue(lease=options.lease, worker=options.name, using=options.using)
-        self._hold = hold
-        self._held = held
-        self._done = done
-        self._outage = outage
         self._looks = Looks(options, served)
         self._turn = 0
         self._look_at = self._set_aside_at = 0.0
@@ -66,7 +50,7 @@ class Producer:
         self._paused = self._pause_wanted = False
         self._wake = Alarm()
         self._ear: Ear | None = None
-        self._thread = Role("producer", self._run, crashed=crashed)
+        self._thread = Role("producer", self._run, crashed=runtime.crashed)
 
     def wake(self) -> None:
         """End the producer's sleep, because a slot may be free or a message ready; from any thread."""
@@ -132,7 +116,7 @@ class Producer:
         if self._stopped:  # stop() may have set the flag, and the event, since the caller looked at it
             return 0
         notified = self._looks.begin()
-        quiet = self._held() == 0
+        quiet = len(self._board) == 0
         if self._pause_wanted != self._paused:
             self._log_paused()
         if self._paused:
@@ -208,7 +192,7 @@ class Producer:
             since = time.monotonic()
             deliveries = self._dequeue(queue, room - found, only)
             if deliveries:
-                self._hold(deliveries, since)
+                self._dispatch.hold(deliveries, since)
                 if time.monotonic() - since < self._lease:
                     self._dispatch.put(deliveries)
                 else:
@@ -236,7 +220,7 @@ class Producer:
         if not found and contention.tries < numbers.ONCE_TRIES and (pause := contention.pause(self._served.names)):
             self._doze(pause)
             return
-        while self._held() and not self._stopped:
+        while self._board and not self._stopped:
             self._dispatch.tend()
             self._doze(numbers.DRAIN_INTERVAL_SECONDS)
             self._wake.clear()

@@ -20,7 +20,7 @@ from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
-from django_pgqueue.worker.role import Crashed, Role
+from django_pgqueue.worker.runtime import Crashed, Role
 
 logger = logging.getLogger("django_pgqueue.worker")
 

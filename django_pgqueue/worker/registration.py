@@ -18,9 +18,9 @@ from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.looks import ServedQueues
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.role import Crashed, Role
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.runtime import Crashed, Role
 
 ROLE = "registration"
 

@@ -16,12 +16,12 @@ from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.looks import ServedQueues
 from django_pgqueue.worker.pool import ProcessPool
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.registration import Registration
-from django_pgqueue.worker.role import Companion
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.runtime import Companion
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.startup import Orders
 from django_pgqueue.worker.vitals import Health, Vitals

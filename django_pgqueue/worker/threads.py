@@ -16,8 +16,7 @@ from django_pgqueue.worker.buffer import Buffer, Taken
 from django_pgqueue.worker.database import OwnConnections, cancel_query, end_transactions, recover, without_query_log
 from django_pgqueue.worker.executor import failed_execution, failed_executions, stuck_execution
 from django_pgqueue.worker.interruption import RunTicket, ThreadRun
-from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.runtime import Role, Runtime
 
 ROLE = "slot"
 
@@ -27,14 +26,14 @@ logger = logging.getLogger("django_pgqueue.worker")
 class Threads:
     """Run a thread for each unit of ``concurrency``, and replace a thread whose handler does not end.
 
-    ``buffer``: has the messages. ``atomic``: runs atomic handlers. ``runtime``: services that they share with the
-    event loop. While the queue's database is away nothing is started, because that would only use up attempts.
+    ``buffer``: has the messages. While the queue's database is away nothing is started, because that would only use up
+    attempts.
     """
 
-    def __init__(self, buffer: Buffer, *, atomic: Atomic, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
         self.buffer = buffer
-        self.atomic = atomic
         self.runtime = runtime
+        self.atomic = Atomic(runtime.options, board=runtime.board, ledger=runtime.ledger, outage=runtime.outage)
         self._slots = [Slot(number, self) for number in range(1, buffer.concurrency + 1)]
 
     def start(self) -> None:
@@ -125,7 +124,7 @@ class Slot:
             executions = failed_executions(executions, lost)
         runtime.put(executions)
         if used:
-            recover(used, deliveries, using=runtime.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
+            recover(used, deliveries, using=runtime.options.using, role=ROLE, outage=runtime.outage, sleep=self._sleep)
         self._buffer.finished(handler, len(deliveries), time.monotonic() - ticket.started_at)
         return True
 

@@ -14,11 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from django_pgqueue import handlers
-from django_pgqueue.delivery import Delivery
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.atomic import Atomic
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.buffer import Buffer
 from django_pgqueue.worker.completer import Completer
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.dispatch import Dispatch
@@ -27,14 +24,13 @@ from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.link import Link
-from django_pgqueue.worker.listening import Listener
+from django_pgqueue.worker.listening import Ear, Listener
+from django_pgqueue.worker.looks import ServedQueues
 from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
-from django_pgqueue.worker.role import Companion, Crashed, Role
-from django_pgqueue.worker.runtime import Run, Runtime
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.runtime import Companion, Crashed, Role, Run, Runtime
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.startup import log_start
 from django_pgqueue.worker.threads import Threads
@@ -69,140 +65,90 @@ class QueueWorker:
         self.board = Board() if board is None else board
         self.ledger = Ledger(options.using, options.name)
         self.shutdown = Shutdown()
-        self._supervisor: SupervisorLink | None = None
+        # Why the supervisor is to replace this process; empty: it is not.
+        self.recycling = ""
         self._vitals = vitals or Vitals()
         self._started_at = time.monotonic()
         # When the main thread looks at the deadlines again.
         self._look_at = math.inf
-        # Why the supervisor is to replace this process; empty: it is not.
-        self.recycling = ""
         self._crashes: list[str] = []
-        self._registration: Registration | None = None
-        outage = self._outage = Outage(options.using, options.name)
+        self._outage = Outage(options.using, options.name)
         self._served = ServedQueues(options)
-        self._completer = Completer(
-            options.using,
+        runtime = Runtime(
+            options=options,
             board=self.board,
             ledger=self.ledger,
-            outage=outage,
-            on_settled=self._settled,
-            crashed=self._crashed,
-        )
-        self._make_running()
-        self._producer = Producer(
-            options,
-            served=self._served,
-            dispatch=self._dispatch,
-            hold=self._hold,
-            held=self.board.__len__,
-            done=lambda: self.shutdown.request("no message is ready"),
-            outage=outage,
-            crashed=self._crashed,
-        )
-        self._companions = self._make_companions(companion, link)
-
-    def _make_running(self) -> None:
-        """Make the parts that call handlers: threads, event loop, and dispatch between them."""
-        options, middleware = self.options, Middleware.configured()
-        keep = options.once or options.drain
-        unwritten: dict[str, set[int]] = {}
-
-        def buffer(concurrency: int, on_ready: Callable[[], None] = lambda: None) -> Buffer:
-            return Buffer(
-                concurrency,
-                options.batch,
-                keep=keep,
-                held=unwritten,
-                wake=self._wake,
-                find=middleware.find,
-                alike=middleware.alike,
-                on_ready=on_ready,
-            )
-
-        threads = buffer(options.concurrency)
-        loop = buffer(options.async_concurrency, on_ready=lambda: self._loop.ready())
-        self._dispatch = Dispatch(
-            threads,
-            loop,
-            unwritten=unwritten,
-            guarded=lambda: self._served.guarded,
-            keep=keep,
-            board=self.board,
-            using=options.using,
-            put=self._completer.put,
-            cancel=lambda delivery: self._loop.cancel(delivery),
-        )
-        runtime = Runtime(
-            using=options.using,
-            timeout=options.timeout,
-            board=self.board,
             outage=self._outage,
             put=self._put,
-            failed=self._dispatch.failed,
+            wake=self._wake,
             expect=self._expect,
             recycle=self._unfit,
             crashed=self._crashed,
         )
-        atomic = Atomic(options, board=self.board, ledger=self.ledger, outage=self._outage)
-        self._threads = Threads(threads, atomic=atomic, runtime=runtime)
-        self._loop = AsyncRunner(loop, runtime=runtime)
-
-    def _make_companions(
-        self, companion: Callable[[Callable[[], None]], Companion] | None, link: Link | None
-    ) -> list[Companion]:
-        """Make what runs beside the path of a message; the first one is stopped last."""
-        options, outage, crashed = self.options, self._outage, self._crashed
-        found: list[Companion] = []
+        self._completer = Completer(runtime, on_settled=self._settled)
+        self._dispatch = Dispatch(
+            runtime, Middleware.configured(), guarded=lambda: self._served.guarded, put=self._completer.put
+        )
+        self._threads = Threads(self._dispatch.threads, runtime)
+        self._loop = AsyncRunner(self._dispatch.loop, runtime)
+        self._producer = Producer(
+            runtime,
+            served=self._served,
+            dispatch=self._dispatch,
+            done=lambda: self.shutdown.request("no message is ready"),
+        )
+        # What runs beside the path of a message; the first one is stopped last.
+        self._companions: list[Companion] = []
+        self._supervisor: SupervisorLink | None = None
+        self._registration: Registration | None = None
         if link is not None:
-            self._supervisor = SupervisorLink(link, self, on=self._frames(), outage=outage, crashed=crashed)
-            found.append(self._supervisor)
+            self._supervisor = SupervisorLink(link, self, on=self._frames(), outage=self._outage, crashed=self._crashed)
+            self._companions.append(self._supervisor)
         else:
-            found.append(
-                LeaseKeeper(
-                    options.using,
-                    options.lease,
-                    holders=lambda: (self,),
-                    outage=outage,
-                    on_lost=lambda leases: self._lost([lease.pair for lease in leases]),
-                    on_cancelled=lambda leases: self._cancelled([lease.pair for lease in leases]),
-                    crashed=crashed,
-                )
-            )
-            self._registration = Registration(
-                options,
-                served=self._served,
-                describe=lambda: [self.describe()],
-                on_paused=lambda names: self._producer.pause(options.name in names),
-                outage=outage,
-                crashed=crashed,
-            )
-            found.append(self._registration)
-            if companion is not None:
-                found.append(companion(self._wake))
+            self._stand_alone(companion)
         if options.listen is not None:
-            # Each child listens for itself: a frame from the supervisor would take half a millisecond longer. The
-            # session of the producer listens, where it leads to the server itself: that saves more of the way.
-            own = options.listen == options.using
-            listener = Listener(
-                options.listen,
-                self._served.serves,
-                at_once=not own,
-                worker=options.name,
-                outage=outage,
-                wake=self._producer.hear,
-                on_breaker=self._breaker_opened,
-                crashed=crashed,
-            )
-            found.append(listener)
-            if own:
-                self._producer.listen(on_breaker=self._breaker_opened, deaf=listener.need)
-        return found
+            self._companions.append(self._listen(options.listen))
+
+    def _stand_alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> None:
+        """Make what a supervisor would do otherwise: extend the leases, write the row, and maintenance."""
+        keeper = LeaseKeeper(
+            self.options.using,
+            self.options.lease,
+            holders=lambda: (self,),
+            outage=self._outage,
+            on_lost=lambda leases: self._dispatch.lost([lease.pair for lease in leases]),
+            on_cancelled=lambda leases: self._cancelled([lease.pair for lease in leases]),
+            crashed=self._crashed,
+        )
+        self._registration = Registration(
+            self.options,
+            served=self._served,
+            describe=lambda: [self.describe()],
+            on_paused=lambda names: self._producer.pause(self.name in names),
+            outage=self._outage,
+            crashed=self._crashed,
+        )
+        self._companions += [keeper, self._registration]
+        if companion is not None:
+            self._companions.append(companion(self._wake))
+
+    def _listen(self, alias: str) -> Listener:
+        """Let the producer's session listen, if it is to the same database; else a listener has one of its own.
+
+        Each child listens for itself: a frame from the supervisor would take half a millisecond longer.
+        """
+        serves, on_breaker, own = self._served.serves, self._dispatch.breaker_opened, alias == self.options.using
+        ear = Ear(serves=serves, hear=self._producer.hear, on_breaker=on_breaker)
+        listener = Listener(alias, ear, at_once=not own, worker=self.name, outage=self._outage, crashed=self._crashed)
+        if own:
+            self._producer.listen(on_breaker=on_breaker, deaf=listener.need)
+        return listener
 
     def _frames(self) -> dict[str, Callable[..., None]]:
         """Return what to do for each frame of the supervisor."""
         return {
             "wake": self._wake,
-            "lost": self._lost,
+            "lost": self._dispatch.lost,
             "cancelled": self._cancelled,
             "pause": self._producer.pause,
             "stop": self.shutdown.request,
@@ -307,10 +253,8 @@ class QueueWorker:
         logger.info("worker %s is stopping: %s", self.options.name, reason, extra=extra)
         deadline = time.monotonic() + self.options.shutdown_timeout.total_seconds()
         self._producer.stop()
-        if waiting := self._dispatch.close():
-            self._give_back(waiting, "")
-        # In this order: an execution is collected before its message counts as ended.
-        while (running := self._dispatch.running + self._loop.collected) and (left := deadline - time.monotonic()) > 0:
+        self._dispatch.close()
+        while (running := self._dispatch.running) and (left := deadline - time.monotonic()) > 0:
             self.shutdown.sleep(min(numbers.IDLE_LOOK_SECONDS, left, self.run_once()))
         if running:
             logger.error(
@@ -353,50 +297,21 @@ class QueueWorker:
         if self._supervisor is not None:
             self.recycle(reason)
 
-    def _hold(self, deliveries: list[Delivery], since: float) -> None:
-        if lost := self.board.hold(deliveries, since):
-            self._report_lost(lost)
-
     def _put(self, executions: list[Execution]) -> None:
         self._dispatch.failed(executions)
         self._completer.put(executions)
 
     def _settled(self, executions: list[Execution]) -> None:
-        self._dispatch.settled(executions, lambda opened: self._breaker_opened(*opened))
+        self._dispatch.settled(executions)
         self._producer.wake()
 
     def _wake(self) -> None:
         self._producer.wake()
 
-    def _lost(self, leases: list[tuple[int, int]]) -> None:
-        self._report_lost(self.board.lost(leases))
-
-    def _report_lost(self, lost: list[Delivery]) -> None:
-        for delivery in lost:
-            waited = self._dispatch.drop(delivery)
-            effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
-            self.ledger.lost([delivery], effects=effects)
-
     def _cancelled(self, leases: list[tuple[int, int]]) -> None:
-        for delivery in self.board.known(leases):
-            self._dispatch.cancel(delivery)
-
-    def _breaker_opened(self, handler: str, queue: str | None, channel: str | None) -> None:
-        """Give back the messages that wait here and not in the database; a failing handler would use up attempts."""
-
-        def waits(delivery: Delivery) -> bool:
-            here = channel is None or (delivery.queue, delivery.channel) == (queue, channel)
-            return delivery.handler == handler and here
-
-        if waiting := self._dispatch.withdraw(waits):
-            self._give_back(waiting, f": the breaker of {handler} is open")
-
-    def _give_back(self, waiting: list[Delivery], why: str) -> None:
-        self._dispatch.give_back(waiting)
-        logger.info(
-            "gave %d message(s) back that were not started%s", len(waiting), why,
-            extra={"event": "given_back", "worker": self.options.name},
-        )  # fmt: skip
+        for delivery in self._dispatch.cancelled(leases):
+            delivery.cancellation.request()
+            self._loop.cancel(delivery)
 
     def _crashed(self, role: str, error: BaseException) -> None:
         self._crashes.append(role)

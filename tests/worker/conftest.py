@@ -23,7 +23,11 @@ import pytest
 from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handlers
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.models import ArchivedMessage
+from django_pgqueue.worker.board import Board
+from django_pgqueue.worker.database import Outage
+from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.runtime import Runtime
 from django_pgqueue.worker.worker import QueueWorker
 from tests.support.faketime import faketime  # noqa: F401  (a fixture)
 from tests.support.paths import REPOSITORY
@@ -234,3 +238,10 @@ def where(message: int) -> str:
 def result(message: int) -> Any:
     """Return the result of a completed message."""
     return ArchivedMessage.objects.get(id=message).result
+
+
+def make_runtime(options: WorkerOptions, **functions: Any) -> Runtime:
+    """What the roles of a worker share, of which each test uses a part."""
+    nothing = dict.fromkeys(["put", "wake", "expect", "recycle", "crashed"], lambda *arguments: None)
+    ledger, outage = Ledger(options.using, options.name), Outage(options.using, options.name)
+    return Runtime(options=options, board=Board(), ledger=ledger, outage=outage, **(nothing | functions))

@@ -18,7 +18,6 @@ from django_pgqueue import Complete, Defer, Delivery, Reject, Retry, handlers
 from django_pgqueue.models import ArchivedMessage, Channel, Message
 from django_pgqueue.models import DeadLetter as DeadMessage
 from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.event_loop import AsyncRunner
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.worker.conftest import script, scripts, where
@@ -76,16 +75,12 @@ def test_whatever_it_raises_fails_its_message_only(
     assert DeadMessage.objects.get(id=bad).errors[0]["type"].endswith(error.__name__)
 
 
-def test_an_outcome_is_written_that_the_loop_has_not_put_when_the_worker_stops(
-    start: Start, register: Register, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outcome_is_written_if_the_worker_stops_when_its_handler_ends(start: Start, register: Register) -> None:
     ended = threading.Event()
 
     async def handle(delivery: Delivery) -> None:
         ended.set()
 
-    flush = AsyncRunner._flush
-    monkeypatch.setattr(AsyncRunner, "_flush", lambda runner: runner._loop.call_later(0.3, flush, runner))
     register("handle", handle)
     message = script(handler="handle")
     worker = start()

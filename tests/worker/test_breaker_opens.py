@@ -19,10 +19,13 @@ from django_pgqueue.outcomes import Complete, Retry
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.executor import Execution
 from django_pgqueue.worker.listening import breaker_of
+from django_pgqueue.worker.middleware import Middleware
+from django_pgqueue.worker.options import WorkerOptions
 from tests.support.cases import cases
 from tests.support.deliveries import DELIVERY
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
+from tests.worker.conftest import make_runtime
 
 Register = Callable[..., None]
 Start = Callable[..., Any]
@@ -139,22 +142,11 @@ def test_workers_together_run_no_more_calls_than_their_slots_and_the_failures(st
 
 def make_dispatch(put: list[Any], guarded: set[str]) -> tuple[Dispatch, MagicMock, dict[str, set[int]]]:
     """A dispatch, the buffer of its threads, and the failures that it holds."""
-    unwritten: dict[str, set[int]] = {}
-    threads, loop = (
-        MagicMock(**{"withdraw.return_value": [], "free.return_value": 10, "put.return_value": {}}) for _ in "ab"
-    )
-    dispatch = Dispatch(
-        threads,
-        loop,
-        unwritten=unwritten,
-        guarded=lambda: frozenset(guarded),
-        keep=False,
-        board=MagicMock(),
-        using="default",
-        put=put.extend,
-        cancel=print,
-    )
-    return dispatch, threads, unwritten
+    runtime = make_runtime(WorkerOptions(using="default"))
+    dispatch = Dispatch(runtime, Middleware(()), guarded=lambda: frozenset(guarded), put=put.extend)
+    returns = {"withdraw.return_value": [], "close.return_value": [], "free.return_value": 10, "put.return_value": {}}
+    dispatch.threads, dispatch.loop = dispatch._sides = (MagicMock(**returns), MagicMock(**returns))
+    return dispatch, dispatch.threads, dispatch._unwritten
 
 
 @pytest.mark.usefixtures("queue")
@@ -165,7 +157,7 @@ def test_a_failure_holds_its_handler_until_it_is_written_if_that_has_a_breaker()
     assert unwritten == {}
     dispatch.failed([failed])
     assert unwritten == {"guarded": {DELIVERY.id}}
-    dispatch.settled([failed, Execution(DELIVERY, Retry())], print)
+    dispatch.settled([failed, Execution(DELIVERY, Retry())])
     assert unwritten == {}
     threads.resume.assert_called_once()
 
@@ -264,7 +256,7 @@ def test_a_message_whose_lease_is_lost_while_it_is_put_is_found_in_the_buffer() 
 
     buffer.put.side_effect = put
     buffer.drop.side_effect = lambda lost: lost in here
-    dispatch._loop.drop.return_value = False
+    dispatch.loop.drop.return_value = False
     dispatch.put([DELIVERY])
     dropping.join()
     assert found == [True]

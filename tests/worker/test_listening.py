@@ -13,16 +13,15 @@ from django.db import transaction
 
 from django_pgqueue import Delivery, channel_set, queue_set
 from django_pgqueue.worker.buffer import Buffer
-from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.dispatch import Wanted
+from django_pgqueue.worker.looks import ServedQueues
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
-from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.runtime import Role
 from tests.support.sessions import Connect
 from tests.support.sql import sql
 from tests.support.waiting import PATIENCE_SECONDS, eventually
-from tests.worker.conftest import effects, script, scripts, where
+from tests.worker.conftest import effects, make_runtime, script, scripts, where
 
 Start = Callable[..., Any]
 # Longer than any test waits: a worker that wakes up did so for another reason.
@@ -52,6 +51,11 @@ def asleep() -> bool:
 class AnyHandler(Buffer):
     """A buffer that takes messages of all handlers, as a dispatch with one kind of them."""
 
+    found: list[Delivery]
+
+    def hold(self, deliveries: list[Delivery], since: float) -> None:
+        self.found += deliveries
+
     def wanted(self, *, settled: bool = False) -> Wanted:
         return Wanted(self.room())
 
@@ -62,16 +66,9 @@ class AnyHandler(Buffer):
 def make_producer(found: list[Delivery] | None = None, **options: Any) -> Producer:
     options = {"using": "default", "listen": "default", "poll_interval": NEVER} | options
     chosen = WorkerOptions(**options)
-    return Producer(
-        chosen,
-        served=ServedQueues(chosen),
-        dispatch=AnyHandler(2, 10, keep=False, held=(), wake=lambda: None),
-        hold=lambda deliveries, since: (found if found is not None else []).extend(deliveries),
-        held=lambda: 0,
-        done=lambda: None,
-        outage=Outage("default", "sleepy"),
-        crashed=lambda role, error: None,
-    )
+    dispatch = AnyHandler(2, 10, keep=False, held=(), wake=lambda: None)
+    dispatch.found = [] if found is None else found
+    return Producer(make_runtime(chosen), served=ServedQueues(chosen), dispatch=dispatch, done=lambda: None)
 
 
 def test_an_enqueue_wakes_a_sleeping_worker(start: Start) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from django_pgqueue.worker.looks import Looks
+from django_pgqueue.worker.looks import Looks, ServedQueues
 from django_pgqueue.worker.numbers import (
     HANDLER_FIRST_SECONDS,
     LONGEST_REST_SECONDS,
@@ -15,7 +15,6 @@ from django_pgqueue.worker.numbers import (
     TIMES_OF_A_LOOK,
 )
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.served import ServedQueues
 
 
 def make(processes: int = 1) -> Looks:

@@ -11,11 +11,10 @@ import pytest
 
 from django_pgqueue import Delivery
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.looks import Looks
+from django_pgqueue.worker.looks import Looks, ServedQueues
 from django_pgqueue.worker.numbers import REST_SECONDS
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.role import Role
-from django_pgqueue.worker.served import ServedQueues
+from django_pgqueue.worker.runtime import Role
 from tests.support.sql import sql
 from tests.support.waiting import eventually
 from tests.worker.conftest import effects, script, scripts
