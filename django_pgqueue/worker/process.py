@@ -214,27 +214,17 @@ class Child:
 def start_process(link: int, board: Board) -> subprocess.Popen[bytes]:
     """Start the process of a child, which inherits ``link``, a file descriptor, and ``board``. Raises OSError."""
     assert board.fd is not None
+    flags = [f"-W{option}" for option in sys.warnoptions]
+    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    inherited = {name: value for name, value in os.environ.items() if name not in SERVICE_MANAGER_VARIABLES}
     return subprocess.Popen(
-        [*interpreter_command(), "-m", "django_pgqueue.worker.child", str(link), str(board.fd)],
+        [sys.executable, *flags, "-m", "django_pgqueue.worker.child", str(link), str(board.fd)],
         pass_fds=(link, board.fd),
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env=child_environment(),
+        # The child must find its own module before it gets the orders.
+        env={**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-
-
-def interpreter_command() -> list[str]:
-    """Return the command line of this Python interpreter with its options -W and -X."""
-    flags = [f"-W{option}" for option in sys.warnoptions]
-    flags += [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
-    return [sys.executable, *flags]
-
-
-def child_environment() -> dict[str, str]:
-    """Return the environment of a child, without the service manager's variables and with this sys.path."""
-    inherited = {name: value for name, value in os.environ.items() if name not in SERVICE_MANAGER_VARIABLES}
-    # The child must find its own module before it gets the orders.
-    return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def describe_exit(status: int) -> str:

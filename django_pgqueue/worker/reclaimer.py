@@ -28,23 +28,15 @@ ROLE = "lease reclaimer"
 
 
 # The end of a log line, which says what happens next to the message, by event.
+USED_UP = "Its attempts are used up: it is a dead letter."
 CONSEQUENCES = {
-    "retried": "It is delivered again after its back-off.",
-    "dead_lettered": "Its attempts are used up: it is a dead letter.",
-    "retried at once": "It is delivered again at once.",
-    "retried interrupted": "It is delivered again at once, and its attempt does not count.",
-    "dead_lettered interrupted": "It was interrupted MAX_INTERRUPTIONS times: it is a dead letter.",
+    ("retried", ""): "It is delivered again after its back-off.",
+    ("retried", "at once"): "It is delivered again at once.",
+    ("retried", "interrupted"): "It is delivered again at once, and its attempt does not count.",
+    ("dead_lettered", ""): USED_UP,
+    ("dead_lettered", "at once"): USED_UP,
+    ("dead_lettered", "interrupted"): "It was interrupted MAX_INTERRUPTIONS times: it is a dead letter.",
 }
-
-
-class MessagePlace(NamedTuple):
-    """Hold the fields of a message that a log line shows beside its id."""
-
-    queue: str
-    channel: str
-    handler: str
-    attempts: int
-    max_attempts: int
 
 
 class Failure(NamedTuple):
@@ -203,23 +195,20 @@ class LeaseReclaimer:
     def _run(self) -> None:
         dedicate_connection(self._using)
         while (abandoned := self._next()) is not None:
-            known: dict[int, MessagePlace] = {}
+            known: dict[int, Message] = {}
             settle = partial(self._settle, abandoned, known)
             settled = self._outage.retry_until_success(ROLE, settle, sleep=self._gave_up.wait)
             if settled:
                 self._report(abandoned, settled, known)
                 self._on_settled()
 
-    def _settle(self, abandoned: AbandonedLeases, known: dict[int, MessagePlace]) -> dict[int, str]:
-        known.update(self._places(abandoned))
+    def _settle(self, abandoned: AbandonedLeases, known: dict[int, Message]) -> dict[int, str]:
+        if abandoned.failed:
+            failed = Message.objects.using(self._using).filter(pk__in=list(abandoned.failed)).select_related("channel")
+            known.update(
+                failed.only("handler", "attempts", "max_attempts", "channel__queue", "channel__name").in_bulk()
+            )
         return self.run_once(abandoned)
-
-    def _places(self, abandoned: AbandonedLeases) -> dict[int, MessagePlace]:
-        if not abandoned.failed:
-            return {}
-        failed = Message.objects.using(self._using).filter(pk__in=list(abandoned.failed))
-        columns = ("channel__queue", "channel__name", "handler", "attempts", "max_attempts")
-        return {row[0]: MessagePlace(*row[1:]) for row in failed.values_list("id", *columns)}
 
     def _next(self) -> AbandonedLeases | None:
         """Return the next leases to reclaim, new ones or those that are due for a second look; None at the end."""
@@ -240,21 +229,21 @@ class LeaseReclaimer:
                     self._again.append((time.monotonic() + numbers.LOOK_AGAIN_SECONDS, abandoned))
                 return abandoned
 
-    def _report(self, abandoned: AbandonedLeases, settled: dict[int, str], known: Mapping[int, MessagePlace]) -> None:
-        for message in sorted(abandoned.failed.keys() & settled.keys()):
-            event, failure, place = settled[message], abandoned.failed[message], known.get(message)
-            if event in ("retried", "dead_lettered"):
-                logger.log(
-                    logging.ERROR if event == "dead_lettered" else logging.WARNING,
-                    "%s: %s, %s: %s %s", event, message_label(message, place), failure.kind, failure.text,
-                    CONSEQUENCES[consequence(event, failure)],
-                    extra={
-                        "event": event, "message_id": message, "worker": abandoned.worker,
-                        **({} if place is None else {
-                            "queue": place.queue, "channel": place.channel, "handler": place.handler,
-                        }),
-                    },
-                )  # fmt: skip
+    def _report(self, abandoned: AbandonedLeases, settled: dict[int, str], known: Mapping[int, Message]) -> None:
+        for number in sorted(abandoned.failed.keys() & settled.keys()):
+            event, failure, message = settled[number], abandoned.failed[number], known.get(number)
+            if event not in ("retried", "dead_lettered"):
+                continue
+            extra = {"event": event, "message_id": number, "worker": abandoned.worker}
+            label = f"#{number}"
+            if message is not None:
+                queue, channel = message.channel.queue, message.channel.name
+                extra |= {"queue": queue, "channel": channel, "handler": message.handler}
+                attempt = f"attempt {message.attempts} of {message.max_attempts}"
+                label = f"{message.handler} #{number} on {queue}/{channel} ({attempt})"
+            level = logging.ERROR if event == "dead_lettered" else logging.WARNING
+            what = CONSEQUENCES[event, "interrupted" if failure.interrupted else "at once" if failure.at_once else ""]
+            logger.log(level, "%s: %s, %s: %s %s", event, label, failure.kind, failure.text, what, extra=extra)
         given_back = sum(event == "given_back" for event in settled.values())
         if given_back:
             extra = {"event": "given_back", "worker": abandoned.worker}
@@ -262,18 +251,3 @@ class LeaseReclaimer:
                 "gave %d message(s) back that the worker %s had not started: they are ready again, and their attempt "
                 "does not count", given_back, abandoned.worker, extra=extra,
             )  # fmt: skip
-
-
-def consequence(event: str, failure: Failure) -> str:
-    """Return the key of CONSEQUENCES for a message."""
-    if failure.interrupted:
-        return f"{event} interrupted"
-    return "retried at once" if event == "retried" and failure.at_once else event
-
-
-def message_label(message: int, place: MessagePlace | None) -> str:
-    """Return the message as log lines show it: ``shop.confirm #7 on default/acme (attempt 1 of 5)``."""
-    if place is None:
-        return f"#{message}"
-    attempt = f"attempt {place.attempts} of {place.max_attempts}"
-    return f"{place.handler} #{message} on {place.queue}/{place.channel} ({attempt})"

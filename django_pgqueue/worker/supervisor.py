@@ -13,11 +13,10 @@ from django.db import connections
 from django.utils import autoreload
 
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.board import Begun
 from django_pgqueue.worker.database import Outage, keep_alive
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
 from django_pgqueue.worker.looks import ServedQueues
-from django_pgqueue.worker.pool import ProcessPool
+from django_pgqueue.worker.pool import ProcessSlot
 from django_pgqueue.worker.process import Child, describe_exit
 from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.registration import Registration
@@ -25,7 +24,7 @@ from django_pgqueue.worker.runtime import Companion
 from django_pgqueue.worker.shutdown import Shutdown
 from django_pgqueue.worker.startup import Orders
 from django_pgqueue.worker.vitals import Health, Vitals
-from django_pgqueue.worker.watch import Stalls
+from django_pgqueue.worker.watch import Stalls, find_verdict
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -78,36 +77,42 @@ class Supervisor:
         vitals: Vitals | None = None,
     ) -> None:
         options = self.options = orders.options
-        self.shutdown = Shutdown(on_second=lambda: self._pool.kill())
+        self.shutdown = Shutdown(on_second=self._kill_all)
+        self._orders = orders
         self._vitals = vitals or Vitals()
         # Failures, for the last line of the log and the exit status.
         self._faults: list[str] = []
         self._reload_reason = ""
         # After this time without a frame from a child, its unstarted messages are given back.
         self._longest_silence = 2 * options.lease.total_seconds()
-        nudge, using, crashed = self.shutdown.nudge, options.using, self._crashed
-        self._pool = ProcessPool(orders, processes, on_frame=self._heard, on_end=self._ended, nudge=nudge)
-        outage = self._outage = Outage(using, options.name)
+        # Only the main thread changes it; others take a copy.
+        self._children: list[Child] = []
+        self._slots = [ProcessSlot(spawn=self._spawn, stop=self._stop) for _ in range(processes)]
+        self._stopping = False
+        # Whether all children that were to end had the exit status 0.
+        self._clean = True
+        using, outage = options.using, Outage(options.using, options.name)
+        self._outage = outage
         self._keeper = LeaseKeeper(
             using,
             options.lease,
-            holders=lambda: self._pool.children,
+            holders=lambda: list(self._children),
             outage=outage,
-            on_lost=self._lost,
-            on_cancelled=self._cancelled,
-            crashed=crashed,
+            on_lost=lambda leases: self._send("lost", leases),
+            on_cancelled=lambda leases: self._send("cancelled", leases),
+            crashed=self._crashed,
         )
         self._reclaimer = LeaseReclaimer(
-            using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=crashed
+            using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=self._crashed
         )
-        self._stalls = Stalls(using, options.lease, children=lambda: self._pool.children, leases=self._keeper.since)
+        self._stalls = Stalls(using, options.lease, children=lambda: list(self._children), leases=self._keeper.since)
         self._registration = Registration(
             options,
             served=ServedQueues(options),
-            describe=lambda: [child.describe(options.name) for child in self._pool.children],
+            describe=lambda: [child.describe(options.name) for child in list(self._children)],
             on_paused=self._paused,
             outage=outage,
-            crashed=crashed,
+            crashed=self._crashed,
         )
         self._companions: list[Companion] = [self._registration, companion(self._wake)]
         self._reloads = reload
@@ -124,32 +129,34 @@ class Supervisor:
         keep_alive()
         try:
             self._start()
-            while not self._pool.done():
+            while self._children or not (self._stopping or all(slot.finished for slot in self._slots)):
                 self.shutdown.sleep(numbers.LOOK_SECONDS)
                 self.run_once()
             self._close()
         finally:
-            self._pool.kill()
+            self._kill_all()
             self.shutdown.restore()
             self.shutdown.close()
         return not self._faults
 
     def run_once(self) -> None:
         """Handle requests to stop or reload, look after the children, and report to probes."""
-        if self.shutdown.reason and not self._pool.stopping:
+        if self.shutdown.reason and not self._stopping:
             extra = {"event": "supervisor_stopping", **self._keys}
             logger.info("supervisor %s is stopping: %s", self.options.name, self.shutdown.reason, extra=extra)
             self._vitals.stopping()
-            self._pool.stop(self.shutdown.reason)
+            self._stopping = True
+            for child in self._children:
+                self._stop(child, self.shutdown.reason)
         elif self.shutdown.take_hangup():
             self.reload("SIGHUP")
         if self._reload_reason:
             self._reload()
-        for child in self._pool.children:
-            self._relieve(child)
-            self._replace(child)
-        self._pool.run_once()
-        self._vitals.beat(changing=self._pool.changing)
+        for child in list(self._children):
+            self._look_after(child)
+        if not self._stopping:
+            self._fill()
+        self._vitals.beat(changing=any(slot.changing for slot in self._slots))
 
     def reload(self, reason: str) -> None:
         """Replace the children, one after the other; from any thread. ``reason``: for the log."""
@@ -158,21 +165,19 @@ class Supervisor:
 
     def health(self) -> Health:
         """Return the health of all children, for probes."""
-        problems = []
-        missing = self._pool.size - self._pool.ready_count
-        if missing:
-            problems.append(f"{missing} of {self._pool.size} processes not ready")
-        silence = time.monotonic() - self._registration.written_at
-        if silence > numbers.LONGEST_SILENCE_SECONDS:
+        problems, children, size = [], list(self._children), len(self._slots)
+        if missing := size - sum(slot.ready for slot in self._slots):
+            problems.append(f"{missing} of {size} processes not ready")
+        if time.monotonic() - self._registration.written_at > numbers.LONGEST_SILENCE_SECONDS:
             problems.append("the database does not answer")
         if self._outage.misfit:
             problems.append(f"the database fails: {self._outage.problem}")
-        problems += [f"process {child.pid}: {child.stall}" for child in self._pool.children if child.stall]
+        problems += [f"process {child.pid}: {child.stall}" for child in children if child.stall]
         workers = [
             {"name": child.name, "pid": child.pid, "state": child.state, "running": len(child.board.running())}
-            for child in self._pool.children
+            for child in children
         ]
-        return Health("stopping" if self._pool.stopping else "running", problems, workers)
+        return Health("stopping" if self._stopping else "running", problems, workers)
 
     @property
     def _keys(self) -> dict[str, Any]:
@@ -180,7 +185,7 @@ class Supervisor:
 
     def _start(self) -> None:
         logger.info(
-            "supervisor %s starts %d process(es) for %s%s", self.options.name, self._pool.size, self.options.served,
+            "supervisor %s starts %d process(es) for %s%s", self.options.name, len(self._slots), self.options.served,
             ", and replaces them when a file changes" if self._reloads else "",
             extra={"event": "supervisor_started", **self._keys},
         )  # fmt: skip
@@ -188,21 +193,15 @@ class Supervisor:
         self._reclaimer.start()
         for companion in self._companions:
             companion.start()
-        self._pool.run_once()
+        self._fill()
         self._vitals.start(self.health)
-
-    def _reload(self) -> None:
-        reason, self._reload_reason = self._reload_reason, ""
-        logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
-        self._vitals.reloading()
-        self._pool.reload(reason)
 
     def _close(self) -> None:
         for companion in self._companions:
             companion.stop()
         if not self._reclaimer.stop(numbers.SHUTDOWN_SETTLE_SECONDS):
             self._faults.append("messages of an ended process could not be given back; their leases will expire")
-        if not self._pool.clean:
+        if not self._clean:
             self._faults.append("a process did not end cleanly")
         # The keeper is stopped last, so that all leases are extended until here.
         self._keeper.stop()
@@ -213,6 +212,62 @@ class Supervisor:
             "supervisor %s %s", self.options.name, "; ".join(["stopped", *self._faults]),
             extra={"event": "supervisor_stopped", **self._keys},
         )  # fmt: skip
+
+    # The children, in the main thread.
+
+    def _fill(self) -> None:
+        """Start the children that are missing or to be replaced."""
+        for slot in self._slots:
+            # Children are replaced one after the other, so that most of them work at any time.
+            others = any(other.successor is not None for other in self._slots if other is not slot)
+            slot.fill(may_replace=not others)
+
+    def _reload(self) -> None:
+        reason, self._reload_reason = self._reload_reason, ""
+        logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
+        self._vitals.reloading()
+        for slot in self._slots:
+            slot.replace(reason)
+
+    def _spawn(self) -> Child | None:
+        try:
+            child = Child(self._orders, on_frame=self._heard, on_gone=self.shutdown.nudge)
+        except OSError as error:
+            # The system has no memory or too many processes. The children that run go on.
+            logger.error(
+                "cannot start a process, trying again: %s. Look at the memory and the number of processes of this host",
+                error, extra={"event": "child_not_started"},
+            )  # fmt: skip
+            return None
+        self._children.append(child)
+        logger.info("process %d started", child.pid, extra={"event": "child_started", **child.keys})
+        return child
+
+    def _stop(self, child: Child, reason: str) -> None:
+        child.stop(reason, within=self.options.shutdown_timeout.total_seconds() + numbers.STOP_MARGIN_SECONDS)
+
+    def _kill_all(self) -> None:
+        for child in list(self._children):
+            child.kill_now()
+
+    def _look_after(self, child: Child) -> None:
+        """Relieve, replace or kill a child that needs it, and reclaim the messages of one that has ended."""
+        child.flush()
+        self._relieve(child)
+        # A stalled child is killed if it runs nothing, else stopped so that its handlers can end.
+        if child.stalled and not child.board.running():
+            child.kill(child.stalled)
+        elif child.stalled and not child.recycle_reason:
+            child.recycle_reason = child.stalled
+        status = child.exit_status()
+        if status is not None:
+            self._ended(child, status)
+            return
+        verdict = find_verdict(child, time.monotonic(), grace=self.options.grace.total_seconds())
+        if verdict is not None and not child.kill_reason:
+            extra = {"event": "child_killed", "reason": verdict.why, **child.keys}
+            logger.error("killing process %d: %s", child.pid, verdict.why, extra=extra)
+            child.kill(verdict.why, verdict.culprits)
 
     def _relieve(self, child: Child) -> None:
         """Give back the unstarted messages of a silent child, which is stopped or whose handler holds its GIL."""
@@ -229,26 +284,53 @@ class Supervisor:
                 "%d message(s) that it has not started",
                 child.pid, silence, len(waiting), extra={"event": "child_silent", **child.keys},
             )  # fmt: skip
-            self._lost(waiting)
+            self._send("lost", waiting)
             self._reclaimer.put(AbandonedLeases(worker=child.name, leases=waiting))
 
-    def _replace(self, child: Child) -> None:
-        """Replace a stalled child: kill it if it runs nothing, else stop it so that its handlers can end."""
-        if child.stalled and not child.board.running():
-            child.kill(child.stalled)
-        elif child.stalled and not child.recycle_reason:
-            child.recycle_reason = child.stalled
-
-    def _ended(self, child: Child, status: int, begun: list[Begun]) -> None:
+    def _ended(self, child: Child, status: int) -> None:
+        begun = child.board.begun()
+        child.close(end_group=status != 0)
+        self._children.remove(child)
+        why = child.kill_reason or child.stop_reason
+        extra = {"exit_status": status, "reason": child.stop_reason or child.kill_reason, **child.keys}
+        if status == 0 or why:
+            logger.info(
+                "process %d ended: %s", child.pid, describe_exit(status), extra={"event": "child_ended", **extra}
+            )
+        else:
+            logger.error(
+                "process %d died: %s. The %d message(s) that it had begun count an attempt; those that it had not "
+                "started are given back", child.pid, describe_exit(status), len(begun),
+                extra={"event": "child_died", **extra},
+            )  # fmt: skip
         self._registration.wake()
         self._keeper.read(child, last=True)
-        if status == 0 and not self._keeper.held(child.name):
-            return
-        why = child.kill_reason or child.stop_reason
-        if why:
+        if why and (status or self._keeper.held(child.name)):
             self._reclaimer.put(after_kill(child.name, begun=begun, culprits=child.culprits, why=why))
-        else:
+        elif status or self._keeper.held(child.name):
             self._reclaimer.put(after_death(child.name, begun=begun, end=describe_exit(status)))
+        if self._stopping:
+            self._clean &= status == 0
+        else:
+            self._succeed(child, status, worked=bool(begun or (child.report and any(child.report.totals.values()))))
+
+    def _succeed(self, child: Child, status: int, *, worked: bool) -> None:
+        """Let another child take the place of one that has ended, or none with --once, and --drain at its end."""
+        for slot in self._slots:
+            if not slot.has(child):
+                continue
+            delay = slot.vacate(child, worked=worked)
+            gives_up = self.options.once or slot.failed_starts > numbers.MOST_FAILED_STARTS
+            if (self.options.once or self.options.drain) and (status == 0 or gives_up):
+                slot.finished = True
+                self._clean &= status == 0
+            elif delay:
+                logger.warning(
+                    "process %d ended soon after its start: the next one starts in %.1f s. The lines above say why",
+                    child.pid, delay, extra={"event": "child_delayed", "seconds": round(delay, 1)},
+                )  # fmt: skip
+
+    # In the threads of other roles.
 
     def _heard(self, child: Child, frame: tuple[Any, ...]) -> None:
         match frame:
@@ -269,24 +351,18 @@ class Supervisor:
                 self._faults.append("a process refuses to work")
                 self.shutdown.request(self._faults[-1])
 
-    def _lost(self, leases: list[HeldLease]) -> None:
-        self._send("lost", leases)
-
-    def _cancelled(self, leases: list[HeldLease]) -> None:
-        self._send("cancelled", leases)
-
     def _send(self, what: str, leases: list[HeldLease]) -> None:
-        for child in self._pool.children:
+        for child in list(self._children):
             child.send_leases(what, [lease.pair for lease in leases if lease.worker == child.name])
 
     def _paused(self, names: set[str]) -> None:
-        for child in self._pool.children:
+        for child in list(self._children):
             child.pause(child.name in names)
         # The stalls are looked at here, because the database has just answered.
         self._stalls.run_once()
 
     def _wake(self) -> None:
-        for child in self._pool.children:
+        for child in list(self._children):
             child.send("wake")
 
     def _crashed(self, role: str, error: BaseException) -> None:
