@@ -23,6 +23,7 @@ from django_pgqueue.lifecycle.settle import give_back, heartbeat
 from django_pgqueue.lifecycle.upkeep import prune
 from django_pgqueue.outcomes import Reject, Retry
 from django_pgqueue.sql.call import call, translate
+from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.completer import passes, settle_batch, settlement_batches
 from django_pgqueue.worker.database import (
@@ -31,7 +32,6 @@ from django_pgqueue.worker.database import (
     has_written,
     is_misfit,
     is_open,
-    opened_connections,
     writes_lost,
 )
 from django_pgqueue.worker.executor import Execution, execute, failed_execution, missing_handler
@@ -85,7 +85,8 @@ class OwnTransaction:
         if cause is not None and (
             connection.needs_rollback or transaction_status(connection) == TransactionStatus.INERROR
         ):
-            if (known := queue_error_of(cause)) is not None:
+            known = translate(cause) if isinstance(cause, DatabaseError) else None
+            if known is not None and known.sqlstate == getattr(cause.__cause__, "sqlstate", ""):
                 raise known from cause
             cause.add_note(SWALLOWED)
             raise cause
@@ -117,12 +118,6 @@ class OwnTransaction:
             raise
 
 
-def queue_error_of(error: BaseException) -> PgQueueError | None:
-    """Return the queue's own exception for an error of its functions, or None for another error."""
-    known = translate(error) if isinstance(error, DatabaseError) else None
-    return known if known is not None and known.sqlstate == getattr(error.__cause__, "sqlstate", "") else None
-
-
 def transaction_status(connection: BaseDatabaseWrapper) -> TransactionStatus:
     """Return the state of the session's transaction; UNKNOWN without a session."""
     session = connection.connection
@@ -130,12 +125,9 @@ def transaction_status(connection: BaseDatabaseWrapper) -> TransactionStatus:
 
 
 ROLE = "atomic"
-REPAIR_TRIES = 5
 
 # Runs the handler once for all of the deliveries, and returns an execution for each.
 Work = Callable[[list[Delivery]], list[Execution]]
-
-
 # Calls a handler's function with a delivery, or a batch, within its time limit.
 Limited = Callable[[Callable[[Any], Any], Any], Any]
 
@@ -195,7 +187,7 @@ class Atomic:
         self._ledger = ledger
         self._outage = outage
 
-    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = REPAIR_TRIES) -> list[Execution]:
+    def run(self, work: Work, deliveries: list[Delivery], *, repairs: int = numbers.REPAIR_TRIES) -> list[Execution]:
         """Run the handler for the deliveries in one transaction; if that fails, for each of them in one of its own.
 
         ``work``: runs the handler. ``repairs``: how often to try again when the archive lacks a partition. Returns the
@@ -204,36 +196,41 @@ class Atomic:
         started = time.monotonic()
         try:
             executions, settled = self._transact(work, deliveries)
-        except PartitionMissing as error:
-            self._board.settling(deliveries, now=False)
-            if repairs and self._repaired(repairs):
-                return self.run(work, deliveries, repairs=repairs - 1)
-            return self._failed(work, deliveries, error, started)
-        except LeaseLost as error:
-            self._board.settling(deliveries, now=False)
-            others = [delivery for delivery in deliveries if delivery.id not in error.ids]
-            if len(others) == len(deliveries):  # the handler lost leases of its own, on other messages
-                return self._failed(work, deliveries, error, started)
-            settled_by_handler = self._lost([delivery for delivery in deliveries if delivery.id in error.ids])
-            return [*settled_by_handler, *self._one_by_one(work, others)]
-        except TransactionEnded as error:
-            # The handler must not run again, because its committed writes would be there twice.
-            self._board.settling(deliveries, now=False)
-            refused = Reject("transaction_ended", describe_error(error))
-            return [Execution(delivery, refused, seconds=time.monotonic() - started) for delivery in deliveries]
-        except SettlementRefused as refused:
-            self._board.settling(deliveries, now=False)
-            if self._gave_back(deliveries, refused.batches):
-                return []
-            return self._failed(work, deliveries, refused.error, started)
         except Exception as error:
             self._board.settling(deliveries, now=False)
-            return self._failed(work, deliveries, error, started)
+            return self._failed(work, deliveries, error, started, repairs)
         if settled is not None:
             self._board.settle(deliveries)
             self._ledger.record(executions, settled)
             return []
         return executions if len(executions) == 1 else self._one_by_one(work, deliveries)
+
+    def _failed(
+        self, work: Work, deliveries: list[Delivery], error: Exception, started: float, repairs: int
+    ) -> list[Execution]:
+        """Return what is left to settle after a rollback because of ``error``; the arguments are those of :meth:`run`.
+
+        ``started``: time.monotonic() before the handler.
+        """
+        seconds = time.monotonic() - started
+        match error:
+            case PartitionMissing() if repairs and self._repaired(repairs):
+                return self.run(work, deliveries, repairs=repairs - 1)
+            # Without such ids, the handler lost leases of its own, on other messages.
+            case LeaseLost() if lost := [delivery for delivery in deliveries if delivery.id in error.ids]:
+                others = [delivery for delivery in deliveries if delivery.id not in error.ids]
+                return [*self._lost(lost), *self._one_by_one(work, others)]
+            case TransactionEnded():
+                # The handler must not run again, because its committed writes would be there twice.
+                refused = Reject("transaction_ended", describe_error(error))
+                return [Execution(delivery, refused, seconds=seconds) for delivery in deliveries]
+            case SettlementRefused():
+                if self._gave_back(deliveries, error.batches):
+                    return []
+                error = error.error
+        if len(deliveries) == 1:
+            return [failed_execution(deliveries[0], error, seconds=seconds)]
+        return self._one_by_one(work, deliveries)
 
     def _transact(self, work: Work, deliveries: list[Delivery]) -> tuple[list[Execution], dict[int, str] | None]:
         """Run the handler in one transaction, and settle.
@@ -253,7 +250,7 @@ class Atomic:
                 return executions, None
             own.check()
             # A transaction on another database, which Django does not know of; Django's own end by themselves.
-            for other in opened_connections():
+            for other in connections.all(initialized_only=True):
                 if other.alias != self._using and not other.in_atomic_block and is_open(other) and has_written(other):
                     raise writes_lost(other.alias)
             self._board.settling(deliveries)
@@ -276,7 +273,7 @@ class Atomic:
             hooks: list[Any] = connection.run_on_commit
             connection.run_on_commit = [(sids, hook, True) for sids, hook, _ in hooks]  # type: ignore[misc]  # triples, see above
         if connection.in_atomic_block and (not in_test or len(connection.atomic_blocks) > around):
-            end_transactions(opened_connections(), deliveries)
+            end_transactions(connections.all(initialized_only=True), deliveries)
             raise HandlerError(
                 "The handler opened a transaction or savepoint and did not end it: nothing could be committed.",
                 hint="Use transaction.atomic() as a context manager or decorator.",
@@ -331,6 +328,11 @@ class Atomic:
         with suppress(Error):
             raise_misfit()
             return False
+
+        def sleep_and_go_on(seconds: float) -> bool:
+            time.sleep(seconds)
+            return False
+
         # Its handler has ended, so that no deadline applies to it any more.
         self._board.end(deliveries)
         try:
@@ -348,21 +350,10 @@ class Atomic:
         """
         try:
             if not prune(using=self._using).partitions_made:
-                time.sleep(0.1 * (REPAIR_TRIES - repairs))
+                time.sleep(0.1 * (numbers.REPAIR_TRIES - repairs))
         except Error:
             return False
         return True
 
-    def _failed(self, work: Work, deliveries: list[Delivery], error: Exception, started: float) -> list[Execution]:
-        if len(deliveries) == 1:
-            return [failed_execution(deliveries[0], error, seconds=time.monotonic() - started)]
-        return self._one_by_one(work, deliveries)
-
     def _one_by_one(self, work: Work, deliveries: list[Delivery]) -> list[Execution]:
         return [execution for delivery in deliveries for execution in self.run(work, [delivery])]
-
-
-def sleep_and_go_on(seconds: float) -> bool:
-    """Sleep for ``seconds``. Returns False, so that the caller retries."""
-    time.sleep(seconds)
-    return False

@@ -109,7 +109,8 @@ class Board:
                         lost.append(earlier)
                     self._let_go(earlier)
                 self._held[delivery.id] = delivery
-                if (place := self._new_place(delivery)) is not None:
+                if self._free:
+                    place = self._places[id(delivery)] = self._free.pop()
                     token = 0 if delivery.token is None else delivery.token.int
                     halves[place + HIGH], halves[place + LOW] = token >> 64, token & HALF_TOKEN
                     times[place + HELD] = since
@@ -131,9 +132,9 @@ class Board:
             for delivery in deliveries:
                 place = self._places.get(id(delivery))
                 if place is None:  # its lease was lost a moment ago
-                    place = self._new_place(delivery)
-                    if place is None:
+                    if not self._free:
                         continue
+                    place = self._places[id(delivery)] = self._free.pop()
                 times[place + DEADLINE] = deadline
                 times[place + ENDED] = 0.0
                 times[place + STARTED] = now
@@ -228,12 +229,6 @@ class Board:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
-
-    def _new_place(self, delivery: Delivery) -> int | None:
-        if not self._free:
-            return None
-        place = self._places[id(delivery)] = self._free.pop()
-        return place
 
     def _let_go(self, delivery: Delivery, *, clear: bool = False) -> bool:
         """Hold the lease no longer; remove the delivery from the board if it has not begun, or with ``clear``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from django_pgqueue import handlers
@@ -23,8 +23,7 @@ class Limited:
     """Hold the counts of a handler with ``concurrency``.
 
     ``limit``: how many of its messages may run at once. ``calls``: calls that run. ``here``: messages in this process.
-    ``postponed``: messages that went back in a row. ``seconds``: the mean duration of a message. ``parked``: messages
-    that wait for the end of a call.
+    ``postponed``: messages that went back in a row. ``seconds``: the mean duration of a message.
     """
 
     limit: int
@@ -32,7 +31,6 @@ class Limited:
     here: int = 0
     postponed: int = 0
     seconds: float = 0.0
-    parked: deque[Delivery] = field(default_factory=deque)
 
     @property
     def is_full(self) -> bool:
@@ -102,8 +100,9 @@ class Buffer:
         # The messages of each channel that has some, in the order of the turns, and their number.
         self._channels: OrderedDict[tuple[str, str], deque[Delivery]] = OrderedDict()
         self._count = 0
-        # Messages of handlers that are held.
+        # Messages of handlers that are held, and of those that may have no more calls now, by the handler.
         self._held: deque[Delivery] = deque()
+        self._parked: dict[str, deque[Delivery]] = {}
         self._limited: dict[str, Limited] = {}
         self._gatherings: dict[Place, Gathering] = {}
         # Calls that run, and threads that wait for a message.
@@ -121,7 +120,7 @@ class Buffer:
     @property
     def unstarted(self) -> int:
         """Return how many messages are here and do not run."""
-        parked = sum(len(state.parked) for state in tuple(self._limited.values())) if self._limited else 0
+        parked = sum(map(len, tuple(self._parked.values())))
         return self._count + len(self._held) + parked + self._gathered()
 
     @property
@@ -191,7 +190,7 @@ class Buffer:
                 if self.closed:
                     return None
                 self._idle += 1
-                seconds = self.gathers_for()
+                seconds = self.gathers_for() if self._gatherings else None
                 # It may have let some start whose time was not over a moment ago, in take().
                 self._changed.wait(0 if self._count else seconds)
                 self._idle -= 1
@@ -220,13 +219,12 @@ class Buffer:
                 if handler is not None and handler.concurrency is not None:
                     state = self._limited.setdefault(handler.name, Limited(1))
                     if state.calls >= handler.concurrency:
-                        state.parked.append(first)
+                        self._parked.setdefault(handler.name, deque()).append(first)
                         continue
                     state.calls += 1
-                whole = handler is not None and handler.batch is not None
-                if whole and handler.gather is not None:  # type: ignore[union-attr]  # whole says so
-                    takers = 1
-                deliveries = self._together(handler.batch or 1, first, takers) if whole else [first]  # type: ignore[union-attr]  # whole says so
+                deliveries = [first]
+                if handler is not None and handler.batch is not None:
+                    deliveries = self._together(handler.batch, first, takers if handler.gather is None else 1)
                 self.running += len(deliveries)
                 self._calls += 1
                 return handler, deliveries
@@ -245,7 +243,12 @@ class Buffer:
             if size < self._size or self._larger == numbers.CALLS_WITH_A_BATCH:
                 self._size, self._larger = size, 0
             if handler is not None and handler.concurrency is not None:
-                self._let_next_start(self._limited[handler.name], handler.batch or 1, count, seconds)
+                state, each, old = self._limited[handler.name], seconds / count, numbers.OLD_DURATION_SHARE
+                state.calls -= 1
+                state.here -= count
+                state.seconds = old * state.seconds + (1 - old) * each if state.seconds else each
+                if parked := self._parked.get(handler.name):
+                    self._put_first([parked.popleft() for _ in range(min(len(parked), handler.batch or 1))])
             room = self.room()
         if room:
             self._wake()
@@ -253,28 +256,30 @@ class Buffer:
     def resume(self) -> None:
         """Let messages start whose handlers are not held any more."""
         with self._lock:
-            freed, self._held = list(self._held), deque()
+            freed, self._held = self._held, deque()
             self._put_first(freed)
 
     def withdraw(self, matches: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove the messages that match and were not started, and return them."""
         with self._lock:
-            parked = [delivery for state in self._limited.values() for delivery in state.parked]
+            parked = [delivery for each in self._parked.values() for delivery in each]
             waiting = [delivery for each in self._channels.values() for delivery in each]
             gathered = [delivery for each in self._gatherings.values() for delivery in each.messages]
             found = [delivery for delivery in (*parked, *self._held, *waiting, *gathered) if matches(delivery)]
             if found:
                 gone = set(map(id, found))
-                self._held = deque(delivery for delivery in self._held if id(delivery) not in gone)
-                self._channels.clear()
-                for delivery in waiting:
-                    if id(delivery) not in gone:
-                        self._channels.setdefault((delivery.queue, delivery.channel), deque()).append(delivery)
+
+                def left(deliveries: Iterable[Delivery]) -> deque[Delivery]:
+                    return deque(delivery for delivery in deliveries if id(delivery) not in gone)
+
+                self._held = left(self._held)
+                self._parked = {name: left(each) for name, each in self._parked.items()}
+                self._channels = OrderedDict(
+                    (key, kept) for key, each in self._channels.items() if (kept := left(each))
+                )
                 self._count = sum(map(len, self._channels.values()))
                 for gathering in self._gatherings.values():
-                    gathering.messages = [each for each in gathering.messages if id(each) not in gone]
-                for state in self._limited.values():
-                    state.parked = deque(delivery for delivery in state.parked if id(delivery) not in gone)
+                    gathering.messages = [*left(gathering.messages)]
                 for delivery in found:
                     if delivery.handler in self._limited:
                         self._limited[delivery.handler].here -= 1
@@ -369,13 +374,3 @@ class Buffer:
             return False
         following = self._channels[channel][0]
         return following.handler == first.handler and (self._alike is None or self._alike(first, following))
-
-    def _let_next_start(self, state: Limited, batch: int, count: int, seconds: float) -> None:
-        """Record the end of a call of a handler with a limit, and start its next messages."""
-        state.calls -= 1
-        state.here -= count
-        each, before = seconds / count, state.seconds
-        state.seconds = (
-            numbers.OLD_DURATION_SHARE * before + (1 - numbers.OLD_DURATION_SHARE) * each if before else each
-        )
-        self._put_first([state.parked.popleft() for _ in range(min(len(state.parked), batch))])

@@ -83,6 +83,6 @@ class LogHandler(logging.Handler):
 HANDLER = LogHandler()
 
 
-def level_of(name: str | None) -> int | None:
-    """Return the lowest level that is kept, by its name, or None if none is kept: for None, and for OFF."""
-    return None if name in (None, "OFF") else logging.getLevelNamesMapping()[name]
+def level_of(name: str) -> int | None:
+    """Return the lowest level that is kept, by its name, or None for OFF: none is kept."""
+    return None if name == "OFF" else logging.getLevelNamesMapping()[name]

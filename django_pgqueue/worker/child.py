@@ -11,14 +11,9 @@ import os
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING
 
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.link import Link
-from django_pgqueue.worker.startup import Orders, prepare_process
-
-if TYPE_CHECKING:
-    from django_pgqueue.worker.worker import QueueWorker
+from django_pgqueue.worker.link import Link, Orders, prepare_process
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -38,7 +33,10 @@ def main(link: Link, board: Board) -> int:
     if orders is None or not prepare_process(orders[0], link):
         return 1
     try:
-        clean = make_worker(orders[0], link, board).run()
+        from django_pgqueue.worker.worker import QueueWorker
+
+        call_at_start(orders[0])
+        clean = QueueWorker(orders[0].options, link=link, board=board).run()
     except Exception:  # no thread starts, for example; threads that a handler has left must not keep the process
         traceback.print_exc()
         clean = False
@@ -49,14 +47,6 @@ def main(link: Link, board: Board) -> int:
         # A handler that does not end must not keep the process from ending.
         os._exit(1)
     return 0
-
-
-def make_worker(orders: Orders, link: Link, board: Board) -> QueueWorker:
-    """Call the project's start function and return a new worker. Django must be set up."""
-    from django_pgqueue.worker.worker import QueueWorker
-
-    call_at_start(orders)
-    return QueueWorker(orders.options, link=link, board=board)
 
 
 def call_at_start(orders: Orders) -> None:

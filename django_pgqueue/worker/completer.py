@@ -41,13 +41,14 @@ def passes(error: Exception) -> bool:
     return isinstance(error, (*TRANSIENT, PartitionMissing)) or is_misfit(error)
 
 
-class Completer:
+class Completer(Role):
     """Run the thread that settles messages; the handlers' threads and the event loop put executions into it.
 
     ``on_settled``: called with the executions after each collection, because a limited channel may have a free place.
     """
 
     def __init__(self, runtime: Runtime, *, on_settled: Callable[[list[Execution]], None]) -> None:
+        super().__init__("completer", self._run, crashed=runtime.crashed)
         self._using = runtime.options.using
         self._board = runtime.board
         self._ledger = runtime.ledger
@@ -56,26 +57,21 @@ class Completer:
         self._outcomes: SimpleQueue[list[Execution] | None] = SimpleQueue()
         self._gave_up = threading.Event()
         self._busy_until = 0.0
-        self._thread = Role("completer", self._run, crashed=runtime.crashed)
 
     def put(self, executions: list[Execution]) -> None:
         """Queue the executions for settlement; from any thread."""
         if executions:
             self._outcomes.put(executions)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
     def stop(self, timeout: float) -> bool:
         """Write the queued outcomes, and end the thread. Gives up after ``timeout`` seconds. Returns whether all are
         written.
         """
         self._outcomes.put(None)
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        self.join(timeout)
+        if self.is_alive():
             self._gave_up.set()
-            self._thread.join(5)
+            self.join(5)
         return not self._gave_up.is_set()
 
     def _run(self) -> None:
@@ -115,11 +111,9 @@ class Completer:
                 self._board.give_up(execution.delivery for execution in batch)
                 messages = ", ".join(label(execution.delivery) for execution in batch)
                 logger.exception(
-                    "gave up writing the outcomes of %s: %s. Their leases will expire.",
-                    messages,
-                    error,
+                    "gave up writing the outcomes of %s: %s. Their leases will expire.", messages, error,
                     extra={"event": "outcome_lost"},
-                )
+                )  # fmt: skip
         if executions:
             self._on_settled(executions)
 
@@ -157,10 +151,6 @@ class Completer:
         if settled is None:
             self._one_by_one(batch)
             return
-        self._written(batch, settled)
-
-    def _written(self, batch: list[Execution], settled: dict[int, str]) -> None:
-        deliveries = [execution.delivery for execution in batch]
         held = self._board.settle(deliveries)
         self._ledger.record(batch, settled)
         if len(settled) < len(batch):

@@ -96,16 +96,8 @@ class OwnConnections:
         return [each for each in self.found if each.connection is not None or each.errors_occurred]
 
 
-def opened_connections() -> Sequence[BaseDatabaseWrapper]:
-    """Return the connections that this thread has opened; :class:`OwnConnections` is faster."""
-    return connections.all(initialized_only=True)
-
-
 def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
-    """Close the connections that are broken or too old, and return those of a pool. Open transactions are left alone.
-
-    ``opened``: the answer of :func:`opened_connections`.
-    """
+    """Close the connections that are broken or too old, and return those of a pool. Open transactions stay."""
     for connection in opened:
         if connection.in_atomic_block:
             continue
@@ -124,15 +116,24 @@ def tidy_connections(opened: Iterable[BaseDatabaseWrapper]) -> None:
 def end_transactions(opened: Iterable[BaseDatabaseWrapper], deliveries: Sequence[Delivery]) -> HandlerError | None:
     """Close the connections with an open transaction, which rolls it back, and log the handler that left it.
 
-    Otherwise the writes of the next handler would be lost with it. ``opened``: the answer of
-    :func:`opened_connections`. ``deliveries``: those of the handler; empty for the connection that all async handlers
-    share, where the log line cannot name one. Returns the error with which the handler fails if writes of it are lost.
+    Otherwise the writes of the next handler would be lost with it. ``deliveries``: those of the handler; empty for the
+    connection that all async handlers share, where the log line cannot name one. Returns the error with which the
+    handler fails if writes of it are lost.
     """
     lost = None
     for connection in opened:
         if connection.connection is None or not (connection.in_atomic_block or is_open(connection)):
             continue
-        log_left_open(connection.alias, deliveries)
+        who = "an async handler"
+        extra: dict[str, Any] = {"event": "transaction_left_open"}
+        if deliveries:
+            first = deliveries[0]
+            who = f"the handler of {', '.join(map(label, deliveries))}"
+            extra |= {"message_id": first.id, "queue": first.queue, "channel": first.channel}
+        logger.warning(
+            "%s left a transaction open on %r: it is rolled back. Use transaction.atomic() as a context manager",
+            who, connection.alias, extra=extra,
+        )  # fmt: skip
         if has_written(connection):
             lost = writes_lost(connection.alias)
         # As connect() does. Inside of an atomic block, Django would not connect again.
@@ -161,19 +162,6 @@ def has_written(connection: BaseDatabaseWrapper) -> bool:
     except Error:
         return True
     return bool(assigned)
-
-
-def log_left_open(alias: str, deliveries: Sequence[Delivery]) -> None:
-    """Log the handler that left a transaction open on the database ``alias``; see :func:`end_transactions`."""
-    who = f"the handler of {', '.join(map(label, deliveries))}" if deliveries else "an async handler"
-    extra: dict[str, Any] = {"event": "transaction_left_open"}
-    if deliveries:
-        first = deliveries[0]
-        extra |= {"message_id": first.id, "queue": first.queue, "channel": first.channel}
-    logger.warning(
-        "%s left a transaction open on %r: it is rolled back. Use transaction.atomic() as a context manager",
-        who, alias, extra=extra,
-    )  # fmt: skip
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
@@ -257,19 +245,20 @@ class Outage:
 
     def __init__(self, using: str, name: str) -> None:
         self.using = using
+        # Set while no role but the listener fails.
+        self.calm = threading.Event()
+        self.calm.set()
         self._extra = {"worker": name}
         self._lock = threading.Lock()
         self._failing: set[str] = set()
         # Those of them whose statements the database cannot run before an operator helps.
         self._misfits: set[str] = set()
-        self._calm = threading.Event()
-        self._calm.set()
         self._error = ""
 
     @property
     def problem(self) -> str:
         """Return the last error text while the database fails, else an empty text."""
-        return "" if self._calm.is_set() else self._error
+        return "" if self.calm.is_set() else self._error
 
     @property
     def misfit(self) -> bool:
@@ -279,18 +268,6 @@ class Outage:
     def holds_up(self, role: str) -> bool:
         """Return whether statements of another role than ``role`` fail for such a reason."""
         return not self._misfits <= {role}
-
-    @property
-    def over(self) -> bool:
-        """Return whether no role but the listener is failing."""
-        return self._calm.is_set()
-
-    def wait_until_over(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the end of the outage. Returns whether it is over.
-
-        A failure of the listener alone does not count as an outage.
-        """
-        return self._calm.wait(timeout)
 
     def failed(self, role: str, error: BaseException, failures: int) -> None:
         """Record that a step of ``role`` failed with ``error``, and log the start of an outage.
@@ -303,7 +280,7 @@ class Outage:
         if misfit:
             text = f"{text.rstrip('.')}.{remedy(error, self.using)}"
         elif not failures:
-            if self._calm.is_set():
+            if self.calm.is_set():
                 extra = {**self._extra, "event": "connection_lost"}
                 logger.info("a connection broke, taking a new one (%s): %s", role, text, extra=extra)
             return
@@ -313,14 +290,10 @@ class Outage:
             (self._misfits.add if misfit else self._misfits.discard)(role)
             self._error = text
             if self._failing != {LISTENER}:
-                self._calm.clear()
+                self.calm.clear()
         if first:
-            logger.error(
-                "the database fails, retrying (%s): %s",
-                role,
-                text,
-                extra={**self._extra, "event": "database_lost"},
-            )
+            extra = {**self._extra, "event": "database_lost"}
+            logger.error("the database fails, retrying (%s): %s", role, text, extra=extra)
 
     def ended(self, role: str) -> None:
         """Record that a step of ``role`` succeeded, and log the end of the outage if no other role fails."""
@@ -331,7 +304,7 @@ class Outage:
             self._misfits.discard(role)
             last = not self._failing
             if self._failing <= {LISTENER}:
-                self._calm.set()
+                self.calm.set()
         if last:
             logger.info("the database works again", extra={**self._extra, "event": "database_back"})
 
@@ -362,5 +335,6 @@ class Outage:
                     return None
                 failures += 1
             else:
-                self.ended(role)
+                if role in self._failing:
+                    self.ended(role)
                 return answer

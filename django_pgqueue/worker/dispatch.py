@@ -160,7 +160,7 @@ class Dispatch:
                 options.batch,
                 keep=self._keep,
                 held=self._unwritten,
-                wake=runtime.wake,
+                wake=runtime.alarm.set,
                 find=middleware.find,
                 alike=middleware.alike,
             )
@@ -244,7 +244,13 @@ class Dispatch:
             if found:
                 self._suspects.keep([delivery for delivery in deliveries if delivery.id in found])
             if self._withdrawn:
-                others = self._without_withdrawn(others)
+                # What was withdrawn while the dequeue was under way goes back, also new suspects.
+                def is_withdrawn(delivery: Delivery) -> bool:
+                    return any(matches(delivery) for matches in self._withdrawn)
+
+                if back := [*self._suspects.withdraw(is_withdrawn), *filter(is_withdrawn, others)]:
+                    self.give_back(back)
+                others = [delivery for delivery in others if not is_withdrawn(delivery)]
             if others:
                 self._start(others)
 
@@ -313,13 +319,14 @@ class Dispatch:
 
     def hold(self, deliveries: list[Delivery], since: float) -> None:
         """Hold the leases of dequeued messages. ``since``: time.monotonic() before the dequeue."""
-        self._report_lost(self._board.hold(deliveries, since))
+        if lost := self._board.hold(deliveries, since):
+            self._forget(lost)
 
     def lost(self, leases: list[tuple[int, int]]) -> None:
         """Forget messages whose leases are lost. ``leases``: ids and the numbers of their tokens."""
-        self._report_lost(self._board.lost(leases))
+        self._forget(self._board.lost(leases))
 
-    def _report_lost(self, lost: list[Delivery]) -> None:
+    def _forget(self, lost: list[Delivery]) -> None:
         for delivery in lost:
             waited = self.drop(delivery)
             effects = "it had not been started" if waited else "its handler runs on, its outcome will not count"
@@ -362,16 +369,6 @@ class Dispatch:
             for side in self._sides:
                 found += side.withdraw(matches)
         return found
-
-    def _without_withdrawn(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Give back what was withdrawn while the dequeue was under way, also new suspects. Returns the others."""
-
-        def is_withdrawn(delivery: Delivery) -> bool:
-            return any(matches(delivery) for matches in self._withdrawn)
-
-        if back := [*self._suspects.withdraw(is_withdrawn), *filter(is_withdrawn, deliveries)]:
-            self.give_back(back)
-        return [delivery for delivery in deliveries if not is_withdrawn(delivery)]
 
     def close(self) -> None:
         """Start no more messages, and give back those that were not started."""

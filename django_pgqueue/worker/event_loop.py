@@ -8,7 +8,6 @@ started, up to ``async_concurrency``.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -20,29 +19,26 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from django_pgqueue.delivery import Delivery, label
+from django_pgqueue.delivery import Delivery
 from django_pgqueue.exceptions import HandlerTimeout
 from django_pgqueue.handlers import Handler
 from django_pgqueue.outcomes import Cancelled, Outcome
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.buffer import Buffer, Taken
-from django_pgqueue.worker.database import opened_connections, recover, without_query_log
+from django_pgqueue.worker.database import recover, without_query_log
 from django_pgqueue.worker.executor import (
     Execution,
     execute_async,
     failed_execution,
     missing_handler,
-    stuck_execution,
 )
 from django_pgqueue.worker.interruption import RunTicket, leave_if_forked
 from django_pgqueue.worker.runtime import Role, Runtime
 
 ROLE = "event loop"
 
-logger = logging.getLogger("django_pgqueue.worker")
 
-
-class AsyncRunner:
+class AsyncRunner(Role):
     """Run the async handlers of a worker.
 
     ``buffer``: has the messages; it calls :meth:`ready`.
@@ -50,6 +46,7 @@ class AsyncRunner:
     """
 
     def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
+        super().__init__("event-loop", self._run, crashed=runtime.crashed)
         self.runtime = runtime
         self.context = copy_context()
         self._buffer = buffer
@@ -63,7 +60,6 @@ class AsyncRunner:
         self._tidy_task: asyncio.Task[None] | None = None
         self._stopping = False
         self._loop = asyncio.new_event_loop()
-        self._thread = Role("event-loop", self._run, crashed=runtime.crashed)
 
     # From any thread.
 
@@ -85,15 +81,11 @@ class AsyncRunner:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def start(self) -> None:
-        """Start the thread of the loop."""
-        self._thread.start()
-
     def stop(self, timeout: float = 5) -> None:
         """End the loop, and wait for its thread for up to ``timeout`` seconds."""
         self._stopping = True
         self.call(self._loop.stop)
-        self._thread.join(timeout)
+        self.join(timeout)
 
     # Called by slots.
 
@@ -119,21 +111,16 @@ class AsyncRunner:
             self._tidies = True
             self._loop.call_later(numbers.TIDY_SECONDS, self._tidy)
 
-    def given_up(self, slot: AsyncSlot, handler: Handler | None, deliveries: list[Delivery], seconds: float) -> None:
-        """Settle the messages of a handler that has run for ``seconds`` and does not end; ask for a new process.
+    def give_up(self, slot: AsyncSlot, handler: Handler | None, ticket: RunTicket) -> None:
+        """Settle the messages of a handler that does not end, and ask for a new process.
 
         It runs in the main thread, because the handler may block the loop.
         """
-        messages = ", ".join(map(label, deliveries))
-        logger.error(
-            "the handler %s did not end after its timeout (%s): the messages are retried, and this process is "
-            "replaced. It must not block the event loop, nor swallow CancelledError", deliveries[0].handler, messages,
-            extra={"event": "task_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
-        )  # fmt: skip
-        self._slots.discard(slot)
-        self._buffer.finished(handler, len(deliveries), self.runtime.timeout_of(handler))
-        self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
-        self.runtime.recycle("an async handler hangs")
+        advice = "It must not block the event loop, nor swallow CancelledError"
+        if self.runtime.give_up(ticket, advice, {"event": "task_given_up"}):
+            self._slots.discard(slot)
+            self.runtime.recycle("an async handler hangs")
+            self._buffer.finished(handler, len(ticket.deliveries), time.monotonic() - ticket.started_at)
 
     def left(self, slot: AsyncSlot) -> None:
         """Remove a slot that has ended, and start another one if messages wait."""
@@ -161,7 +148,7 @@ class AsyncRunner:
         """
         if self._buffer.closed:
             return True
-        if self.runtime.outage.over and not (self._held_until and time.monotonic() < self._held_until):
+        if self.runtime.outage.calm.is_set() and not (self._held_until and time.monotonic() < self._held_until):
             return False
         if not self._looks_again:
             self._looks_again = True
@@ -185,7 +172,7 @@ class AsyncRunner:
 
     def _recover(self) -> None:
         using, outage = self.runtime.options.using, self.runtime.outage
-        recover(opened_connections(), (), using=using, role=ROLE, outage=outage, sleep=self._sleep)
+        recover(connections.all(initialized_only=True), (), using=using, role=ROLE, outage=outage, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> bool:
         time.sleep(seconds)
@@ -195,14 +182,11 @@ class AsyncRunner:
         asyncio.set_event_loop(self._loop)
         # A task, because a worker with nothing to do may stop the loop before it is done. It reaches the thread of the
         # ORM before any handler does.
-        self._tidy_task = self._loop.create_task(self._prepare())
+        self._tidy_task = self._loop.create_task(turn_off_query_logs())
         while not self._stopping:  # a handler may have stopped it
             self._loop.run_forever()
         self._loop.run_until_complete(self._wind_up())
         self._loop.close()
-
-    async def _prepare(self) -> None:
-        await sync_to_async(turn_off_query_logs)()
 
     async def _wind_up(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -214,14 +198,11 @@ class AsyncRunner:
         await sync_to_async(connections.close_all)()
 
 
+@sync_to_async
 def turn_off_query_logs() -> None:
-    """Turn off ``connection.queries`` for all connections of the current thread."""
+    """Turn off ``connection.queries`` for all connections of the thread in which async handlers use the ORM."""
     for connection in connections.all():
         without_query_log(connection)
-
-
-# A slot goes on for this time before it gives the loop to slots whose wait is over, and to new messages.
-TURN_SECONDS = 0.005
 
 
 class AsyncSlot:
@@ -257,23 +238,29 @@ class AsyncSlot:
         runner = self._runner
         # The task may be cancelled outside of its handler, by a handler that cancels all tasks.
         with suppress(asyncio.CancelledError):
-            until = time.monotonic() + TURN_SECONDS
+            until = time.monotonic() + numbers.TURN_SECONDS
             while (chosen := runner.next()) is not None:
-                ticket = self._begin(*chosen)
+                handler, deliveries = chosen
+                started, timeout = time.monotonic(), runner.runtime.timeout_of(handler)
+                # Before the ticket: give_up() in another thread must not see the new ticket with the old deadline.
+                self.deadline = started + timeout
+                self.interrupted = self.cancelled = False
+                self._handler = handler
+                ticket = self._ticket = RunTicket(runner.runtime.board, deliveries, started_at=started, timeout=timeout)
                 try:
-                    executions = await self._run(*chosen, ticket)
+                    executions = await self._run(handler, deliveries, ticket)
                 except BaseException as error:  # a future that ends with GeneratorExit closes the coroutine
-                    executions = [failed_execution(delivery, error) for delivery in chosen[1]]
+                    executions = [failed_execution(delivery, error) for delivery in deliveries]
                     self._closed = True
                 if not ticket.take():
                     break
-                runner.finished(chosen[0], executions)
+                runner.finished(handler, executions)
                 # A task that was cancelled, or will be at its next await, cannot run another message.
                 if self.task.cancelling() or self._closed:
                     break
-                if ticket.started_at > until:
+                if started > until:
                     await asyncio.sleep(0)
-                    until = time.monotonic() + TURN_SECONDS
+                    until = time.monotonic() + numbers.TURN_SECONDS
         self.deadline = float("inf")
         runner.left(self)
 
@@ -295,34 +282,20 @@ class AsyncSlot:
         return (await self._call(handler, [delivery]))[0]
 
     async def _call(self, handler: Handler, deliveries: list[Delivery]) -> list[Execution]:
-        """Call the handler once, for one message or a batch."""
+        """Call the handler once, for one message or a batch, in context variables of its own."""
         given = deliveries if handler.batch is not None else deliveries[0]
         called = execute_async(handler.function, given, self._explain, handler.backoff_function, handler.log)
-        found: list[Execution] = await self._isolated(called)
-        return found
-
-    async def _isolated(self, coroutine: Coroutine[Any, Any, list[Execution]]) -> Any:
-        """Run the coroutine in context variables of its own, and return its value."""
-        context = self._runner.context.copy()
-        process = os.getpid()
+        context, process = self._runner.context.copy(), os.getpid()
+        executions: list[Execution]
         try:
-            awaited = context.run(coroutine.send, None)
+            awaited = context.run(called.send, None)
         except StopIteration as stop:
             leave_if_forked(process)
-            return stop.value
-        self._runner.waits(self)
-        return await IsolatedCoroutine(coroutine, context, awaited, process)
-
-    def _begin(self, handler: Handler | None, deliveries: list[Delivery]) -> RunTicket:
-        runtime = self._runner.runtime
-        started = time.monotonic()
-        timeout = runtime.timeout_of(handler)
-        # Set before the ticket: give_up() in another thread must not see the new ticket with the old deadline.
-        self.deadline = started + timeout
-        self.interrupted = self.cancelled = False
-        self._handler = handler
-        ticket = self._ticket = RunTicket(runtime.board, deliveries, started_at=started, timeout=timeout)
-        return ticket
+            executions = stop.value
+        else:
+            self._runner.waits(self)
+            executions = await IsolatedCoroutine(called, context, awaited, process)
+        return executions
 
     def _explain(self, error: BaseException) -> BaseException:
         if isinstance(error, Outcome):
@@ -360,11 +333,8 @@ class AsyncSlot:
 
     def give_up(self) -> None:
         """Settle the messages without the handler, if it is still past its deadline; from any thread."""
-        ticket, handler = self._ticket, self._handler
-        if ticket is None or self.deadline > time.monotonic():
-            return
-        if ticket.take():
-            self._runner.given_up(self, handler, ticket.deliveries, time.monotonic() - ticket.started_at)
+        if self._ticket is not None and self.deadline <= time.monotonic():
+            self._runner.give_up(self, self._handler, self._ticket)
 
 
 class IsolatedCoroutine:

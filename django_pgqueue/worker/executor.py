@@ -79,7 +79,7 @@ def execute(
     ``backoff``: the handler's own back-off function, see :func:`django_pgqueue.handlers.handler`. ``log``: the lowest
     level of the records that are kept with the executions. Never raises: even SystemExit is a failure of the message.
     """
-    if (level := level_of(log)) is not None:
+    if log is not None and (level := level_of(log)) is not None:
         with Log(level) as kept:
             return with_log(execute(function, given, backoff), kept)
     started = time.monotonic()
@@ -101,7 +101,7 @@ async def execute_async(
 
     ``explain``: maps an exception to its cause, because a CancelledError may be a timeout or a cancelled message.
     """
-    if (level := level_of(log)) is not None:
+    if log is not None and (level := level_of(log)) is not None:
         with Log(level) as kept:
             return with_log(await execute_async(function, given, explain, backoff), kept)
     started = time.monotonic()

@@ -51,7 +51,7 @@ class RunTicket(Ticket):
 
     def __init__(self, board: Board, deliveries: list[Delivery], *, started_at: float, timeout: float) -> None:
         """Show the messages on the board. ``started_at``: time.monotonic(). ``timeout``: of one call, in seconds."""
-        super().__init__()
+        self._ticket = [None]
         self.deliveries = deliveries
         self.started_at = started_at
         self._board = board

@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from django_pgqueue.lifecycle.settle import heartbeat
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.database import Outage, dedicate_connection
-from django_pgqueue.worker.runtime import Crashed, Role
+from django_pgqueue.worker.database import dedicate_connection
+from django_pgqueue.worker.runtime import Role, Shared
 
 ROLE = "lease keeper"
 
@@ -53,34 +52,26 @@ class Lease:
 Leases = Callable[[list[HeldLease]], None]
 
 
-class LeaseKeeper:
+class LeaseKeeper(Role):
     """Extend leases by heartbeats, each after a third of its time: those of a supervisor's children, or a worker's own.
 
     It reads them from the boards before each round. A process shows a lease before it starts the handler, so neither a
     process that is stopped nor a handler that holds Python's lock loses it. The leases of a process that has ended are
     extended until they are released here.
 
-    ``lease``: the duration of a lease. ``holders``: returns the processes of the present moment. ``on_lost``: called
-    with the leases that were swept or settled by another process. ``on_cancelled``: called once with each lease whose
-    message is to be cancelled. ``crashed``: called with the error if the thread ends by one.
+    ``holders``: returns the processes of the present moment. ``on_lost``: called with the leases that were swept or
+    settled by another process. ``on_cancelled``: called once with each lease whose message is to be cancelled.
     """
 
     def __init__(
-        self,
-        using: str,
-        lease: timedelta,
-        *,
-        holders: Callable[[], Iterable[Holder]],
-        outage: Outage,
-        on_lost: Leases,
-        on_cancelled: Leases,
-        crashed: Crashed,
+        self, shared: Shared, *, holders: Callable[[], Iterable[Holder]], on_lost: Leases, on_cancelled: Leases
     ) -> None:
-        self._using = using
-        self._lease = lease
-        self._every = lease.total_seconds() / 3
+        super().__init__("lease-keeper", self._run, crashed=shared.crashed)
+        self._using = shared.using
+        self._outage = shared.outage
+        self._lease = shared.options.lease
+        self._every = self._lease.total_seconds() / 3
         self._holders = holders
-        self._outage = outage
         self._on_lost = on_lost
         self._on_cancelled = on_cancelled
         self._held: dict[HeldLease, Lease] = {}
@@ -88,7 +79,6 @@ class LeaseKeeper:
         self._ended_here: set[HeldLease] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._thread = Role("lease-keeper", self._run, crashed=crashed)
 
     def read(self, holder: Holder, *, last: bool = False) -> None:
         """Update the leases of a process from its board; not if it has ended, except for the ``last`` time."""
@@ -143,14 +133,10 @@ class LeaseKeeper:
             self._on_cancelled(cancelled)
         return len(answers)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
     def stop(self) -> None:
         """End the thread, and wait for it for up to 5 s. Leases that are still held expire."""
         self._stopped.set()
-        self._thread.join(5)
+        self.join(5)
 
     def _read_all(self) -> None:
         holders = list(self._holders())

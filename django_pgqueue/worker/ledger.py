@@ -35,11 +35,6 @@ SIGNALS: dict[str, Signal] = {
 LEVELS = {"retried": logging.WARNING, "dead_lettered": logging.ERROR}
 
 
-def level_of(event: str) -> int:
-    """Return the log level of an event. With the setting DEBUG, events without a problem are logged as information."""
-    return LEVELS.get(event, logging.INFO if settings.DEBUG else logging.DEBUG)
-
-
 class Ledger:
     """Count the settlements of a worker by event; the completer and atomic handlers report them.
 
@@ -84,27 +79,22 @@ class Ledger:
         with self._lock:
             self._totals[event] += len(executions) - given_back
             self._totals["given_back"] += given_back
-        for execution in executions if logger.isEnabledFor(level_of(event)) else ():
+        # With the setting DEBUG, events without a problem are logged as information.
+        level = LEVELS.get(event, logging.INFO if settings.DEBUG else logging.DEBUG)
+        for execution in executions if logger.isEnabledFor(level) else ():
+            extra = self._keys(event, execution.delivery, execution.seconds)
             # A handler that refuses a message on purpose has not failed.
-            refused = isinstance(execution.outcome, Reject)
-            level = logging.INFO if refused else level_of(event)
-            if logger.isEnabledFor(level):
-                logger.log(
-                    level,
-                    "%s: %s",
-                    event,
-                    describe_execution(execution),
-                    extra=self._keys(event, execution.delivery, execution.seconds),
-                )
+            own = logging.INFO if isinstance(execution.outcome, Reject) else level
+            logger.log(own, "%s: %s", event, describe_execution(execution), extra=extra)
         signal = SIGNALS[event]
-        if signal.receivers:
-            for execution in executions:
-                reason = {"reason": reason_of(execution)} if event == "dead_lettered" else {}
-                # send_robust logs what a receiver raises: an observer must not undo what is settled.
-                signal.send_robust(
-                    sender=Delivery, delivery=execution.delivery, using=self.using, outcome=execution.outcome,
-                    error=execution.error, **reason,
-                )  # fmt: skip
+        for execution in executions if signal.receivers else ():
+            outcome, more = execution.outcome, {}
+            if event == "dead_lettered":
+                more = {"reason": outcome.reason if isinstance(outcome, Reject) else execution.reason}
+            # send_robust logs what a receiver raises: an observer must not undo what is settled.
+            signal.send_robust(
+                Delivery, delivery=execution.delivery, using=self.using, outcome=outcome, error=execution.error, **more
+            )
 
     def lost(self, deliveries: Iterable[Delivery], *, effects: str) -> None:
         """Count and log leases that were swept after their expiry, or settled by another process.
@@ -136,11 +126,6 @@ class Ledger:
             "worker": self.worker,
             "duration_ms": round(seconds * 1000, 3),
         }
-
-
-def reason_of(execution: Execution) -> str:
-    """Return the reason of the dead letter that the execution became."""
-    return execution.outcome.reason if isinstance(execution.outcome, Reject) else execution.reason
 
 
 def short_duration(seconds: float) -> str:

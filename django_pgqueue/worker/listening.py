@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import select
 import time
-import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -26,12 +22,11 @@ from django_pgqueue.backoff import pause
 from django_pgqueue.sql.prepared import is_direct
 from django_pgqueue.sql.stall import limit_answer_time
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.database import LISTENER, Outage, without_pool
-from django_pgqueue.worker.runtime import Crashed, Role
+from django_pgqueue.worker.database import LISTENER, without_pool
+from django_pgqueue.worker.runtime import Role, Shared
+from django_pgqueue.worker.shutdown import Alarm
 
 LISTEN = "LISTEN pgqueue; LISTEN pgqueue_breaker"
-# How long the thread of a listener dozes at a time.
-LISTEN_SECONDS = 3600.0
 OPEN_BREAKERS = """
 SELECT l.breaker_handler, c.queue, c.name FROM pgqueue_limit AS l LEFT JOIN pgqueue_channel AS c ON c.id = l.channel_id
 WHERE l.open_until IS NOT NULL
@@ -40,66 +35,6 @@ logger = logging.getLogger("django_pgqueue.worker")
 
 # Takes handler, queue and channel of a breaker that has opened; the last two are None for a handler's.
 OnBreaker = Callable[[str, str | None, str | None], None]
-
-
-class Alarm:
-    """Wake one thread, like a threading.Event, which cannot wait for a socket at the same time."""
-
-    def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
-        # Not before: another thread may write into the pipe at any time.
-        weakref.finalize(self, _close, self._reader, self._writer)
-        self._set = self._written = False
-
-    def is_set(self) -> bool:
-        """Return whether it was set since the last :meth:`clear`."""
-        return self._set
-
-    def set(self) -> None:
-        """End the present sleep, or else the next one; from any thread."""
-        if not self._set:
-            self._set = self._written = True
-            with suppress(BlockingIOError):  # the pipe is full, so the sleeper wakes all the same
-                os.write(self._writer, b"x")
-
-    def keep_awake(self) -> None:
-        """End the next sleep; for the thread that sleeps."""
-        self._set = True
-
-    def clear(self) -> None:
-        """Forget the calls of :meth:`set` until now; for the thread that sleeps."""
-        if self._written:
-            self._drain()
-        # Cleared last: a call of set() after that writes again, so it is not lost.
-        self._set = self._written = False
-
-    def wait(self, seconds: float, socket: int | None = None) -> bool:
-        """Sleep up to ``seconds``, until :meth:`set` is called or there is data on ``socket``.
-
-        ``socket``: a file descriptor, or None. Returns whether there is data on it.
-        """
-        if self._set:
-            return False
-        poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        if socket is not None:
-            poll.register(socket, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(seconds * 1000)]
-        if self._reader in ready and not self._set:
-            # A call of set() that clear() has overtaken. If another one comes now, the flag is set.
-            self._drain()
-        return socket in ready
-
-    def _drain(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._reader, 4096)
-
-
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 class Ear:
@@ -198,7 +133,7 @@ def doze(alarm: Alarm, ear: Ear | None, seconds: float) -> None:
             ear.check()
 
 
-class Listener:
+class Listener(Role):
     """Run an ear in a thread of its own, on a session outside of any pool, which would go on listening there.
 
     It is for workers whose producer cannot listen on its own session: another alias is to be used for LISTEN, or a
@@ -207,25 +142,16 @@ class Listener:
     is called.
     """
 
-    def __init__(
-        self,
-        alias: str,
-        ear: Ear,
-        *,
-        at_once: bool,
-        worker: str,
-        outage: Outage,
-        crashed: Crashed,
-    ) -> None:
+    def __init__(self, shared: Shared, alias: str, ear: Ear, *, at_once: bool) -> None:
+        super().__init__("listener", self._run, crashed=shared.crashed)
         self._alias = alias
         self._ear = ear
         self._at_once = at_once
-        self._worker = worker
-        self._outage = outage
+        self._worker = shared.options.name
+        self._outage = shared.outage
         self._stopped = False
         self._deaf = False
         self._alarm = Alarm()
-        self._thread = Role("listener", self._run, crashed=crashed)
 
     def start(self) -> None:
         """Start the thread, if it is needed from the beginning."""
@@ -234,15 +160,15 @@ class Listener:
 
     def need(self) -> None:
         """Start the thread, unless it has been started."""
-        if self._thread.ident is None:
-            self._thread.start()
+        if self.ident is None:
+            super().start()
 
     def stop(self) -> None:
         """End the thread, and wait for it for up to 5 s."""
         self._stopped = True
         self._alarm.set()
-        if self._thread.ident is not None:
-            self._thread.join(5)
+        if self.ident is not None:
+            self.join(5)
 
     def _run(self) -> None:
         failures = 0
@@ -258,9 +184,16 @@ class Listener:
                 if is_direct(session) or self._hears(session):
                     self._deaf = False
                     while not self._stopped:
-                        doze(self._alarm, self._ear, LISTEN_SECONDS)
+                        doze(self._alarm, self._ear, numbers.LISTEN_SECONDS)
                 else:
-                    self._log_deaf()
+                    if not self._deaf:
+                        logger.warning(
+                            "notifications do not come through to the database alias %r, so this worker polls. Is "
+                            "there a transaction pooler in between? Set LISTEN_DATABASE to a direct connection, or "
+                            'NOTIFY to "never".', self._alias,
+                            extra={"event": "listener_deaf", "worker": self._worker},
+                        )  # fmt: skip
+                    self._deaf = True
                     session.execute("UNLISTEN *")
                     connection.close()
                     self._alarm.wait(numbers.DEAF_SECONDS)
@@ -290,16 +223,6 @@ class Listener:
         finally:
             other.close()
         return any(heard.payload == token for heard in session.notifies(timeout=numbers.ECHO_SECONDS))
-
-    def _log_deaf(self) -> None:
-        if not self._deaf:
-            logger.warning(
-                "notifications do not come through to the database alias %r, so this worker polls. Is there a "
-                'transaction pooler in between? Set LISTEN_DATABASE to a direct connection, or NOTIFY to "never".',
-                self._alias,
-                extra={"event": "listener_deaf", "worker": self._worker},
-            )
-        self._deaf = True
 
 
 def breaker_of(payload: str) -> tuple[str, str | None, str | None] | None:

@@ -49,6 +49,8 @@ SHORTEST_PAUSE_SECONDS = 0.001
 LONGEST_PAUSE_SECONDS = 0.1
 # After this time without a notification, the listener asks whether the server is still there.
 CHECK_SECONDS = 5.0
+# How long the thread of a listener dozes at a time; it looks after each notification, too.
+LISTEN_SECONDS = 3600.0
 # A notification to itself must arrive within ECHO_SECONDS, or the listener is behind a transaction pooler. It tries
 # again after DEAF_SECONDS.
 ECHO_SECONDS = 3.0
@@ -78,6 +80,9 @@ SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 1, 10
 
 # Handlers.
 
+# A task of the event loop goes on for this time before it gives the loop to tasks whose wait is over, and to new
+# messages.
+TURN_SECONDS = 0.005
 # The time between two clean-ups of the connection that async handlers share, and after a failure the longest time for
 # which no message starts until the clean-up is done. While nothing may start, the runner checks every RECHECK_SECONDS.
 TIDY_SECONDS = 1.0
@@ -102,6 +107,8 @@ SEARCHED_CHARACTERS = 100_000
 # The time in which outcomes are collected for one statement, and the most of them: docs/explanation/decisions/
 # completions-are-collected.md.
 COLLECT_SECONDS = 0.003
+# How often an atomic handler is run again because the archive lacks a partition.
+REPAIR_TRIES = 5
 # For this time after it has written outcomes, the completer expects more of them.
 BUSY_SECONDS = 0.01
 MOST_OUTCOMES = 500

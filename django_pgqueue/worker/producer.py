@@ -15,7 +15,7 @@ from django_pgqueue.sql.prepared import prepare_statements
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.database import dedicate_connection
 from django_pgqueue.worker.dispatch import Dispatch, Wanted
-from django_pgqueue.worker.listening import Alarm, Ear, OnBreaker, doze
+from django_pgqueue.worker.listening import Ear, OnBreaker, doze
 from django_pgqueue.worker.looks import Looks, ServedQueues
 from django_pgqueue.worker.runtime import Role, Runtime
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("django_pgqueue.worker")
 ROLE = "producer"
 
 
-class Producer:
+class Producer(Role):
     """Run the thread that takes messages from the database and passes them to the dispatch.
 
     The worker makes one and starts it last. ``served``: the queues to dequeue from. ``dispatch``: says for how many
@@ -33,6 +33,7 @@ class Producer:
     """
 
     def __init__(self, runtime: Runtime, *, served: ServedQueues, dispatch: Dispatch, done: Callable[[], None]) -> None:
+        super().__init__(ROLE, self._run, crashed=runtime.crashed)
         options = self._options = runtime.options
         self._served = served
         self._dispatch = dispatch
@@ -48,13 +49,8 @@ class Producer:
         self._selective = numbers.SELECTIVE_SECONDS
         self._stopped = False
         self._paused = self._pause_wanted = False
-        self._wake = Alarm()
+        self._wake = runtime.alarm
         self._ear: Ear | None = None
-        self._thread = Role("producer", self._run, crashed=runtime.crashed)
-
-    def wake(self) -> None:
-        """End the producer's sleep, because a slot may be free or a message ready; from any thread."""
-        self._wake.set()
 
     def hear(self) -> None:
         """Wake the producer after a notification, unless notifications are left to other workers."""
@@ -78,15 +74,11 @@ class Producer:
         """
         self._ear = Ear(serves=self._served.serves, hear=self._hear_myself, on_breaker=on_breaker, deaf=deaf)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
     def stop(self, timeout: float = 10) -> None:
         """Stop dequeuing, and wait up to ``timeout`` seconds for the present dequeue to end."""
         self._stopped = True
         self._wake.set()
-        self._thread.join(timeout)
+        self.join(timeout)
 
     def connect(self) -> BaseDatabaseWrapper:
         """Give the calling thread the producer's connection, which prepares its statements and may listen. Return it.

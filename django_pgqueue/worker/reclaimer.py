@@ -18,9 +18,9 @@ from django_pgqueue.lifecycle.settle import give_back, retry
 from django_pgqueue.models import Message
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
-from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.database import dedicate_connection
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
-from django_pgqueue.worker.runtime import Crashed, Role
+from django_pgqueue.worker.runtime import Role, Shared
 
 logger = logging.getLogger("django_pgqueue.worker")
 
@@ -100,47 +100,34 @@ def timed(failure: Failure, entry: Begun) -> Failure:
     return failure._replace(ran_seconds=min(entry.ended_at or math.inf, time.monotonic()) - entry.started_at)
 
 
-class LeaseReclaimer:
+class LeaseReclaimer(Role):
     """Settle abandoned leases in a thread of the supervisor, and retry for as long as the database is away.
 
-    ``using``: database alias. ``keeper``: extends the leases until then. ``on_settled``: called after each settlement.
-    ``crashed``: called with the error if the thread ends by one.
+    ``keeper``: extends the leases until then. ``on_settled``: called after each settlement.
     """
 
-    def __init__(
-        self,
-        using: str,
-        *,
-        keeper: LeaseKeeper,
-        outage: Outage,
-        on_settled: Callable[[], None],
-        crashed: Crashed,
-    ) -> None:
-        self._using = using
+    def __init__(self, shared: Shared, keeper: LeaseKeeper, *, on_settled: Callable[[], None]) -> None:
+        super().__init__(ROLE, self._run, crashed=shared.crashed)
+        self._using = shared.using
+        self._outage = shared.outage
         self._keeper = keeper
-        self._outage = outage
         self._on_settled = on_settled
         self._inbox: SimpleQueue[AbandonedLeases | None] = SimpleQueue()
         # Leases that are looked at a second time, each with that time.
         self._again: list[tuple[float, AbandonedLeases]] = []
         self._stopping = False
         self._gave_up = threading.Event()
-        self._thread = Role(ROLE, self._run, crashed=crashed)
 
     def put(self, abandoned: AbandonedLeases) -> None:
         """Queue leases to be reclaimed; from any thread."""
         self._inbox.put(abandoned)
 
-    def start(self) -> None:
-        """Start the thread that settles the leases which ``put`` has queued."""
-        self._thread.start()
-
     def stop(self, timeout: float) -> bool:
         """Settle the queued leases, and end the thread. Returns whether that succeeded within ``timeout`` seconds."""
         self._inbox.put(None)
-        self._thread.join(timeout)
+        self.join(timeout)
         self._gave_up.set()
-        return not self._thread.is_alive()
+        return not self.is_alive()
 
     def run_once(self, abandoned: AbandonedLeases) -> dict[int, str]:
         """Settle the abandoned leases. Returns the event of each message that the child still held, by its id.

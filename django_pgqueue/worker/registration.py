@@ -17,10 +17,9 @@ from django_pgqueue.models import Worker
 from django_pgqueue.models.expressions import ClockTimestamp
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Begun
-from django_pgqueue.worker.database import Outage, dedicate_connection
+from django_pgqueue.worker.database import dedicate_connection
 from django_pgqueue.worker.looks import ServedQueues
-from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.runtime import Crashed, Role
+from django_pgqueue.worker.runtime import Role, Shared
 
 ROLE = "registration"
 
@@ -60,7 +59,7 @@ def running_as_json(running: Iterable[Begun]) -> list[dict[str, Any]]:
     ]
 
 
-class Registration:
+class Registration(Role):
     """Write the rows of a process's workers to pgqueue_worker in a thread of its own: of a supervisor's children, or
     of a worker without a supervisor.
 
@@ -70,24 +69,22 @@ class Registration:
 
     def __init__(
         self,
-        options: WorkerOptions,
+        shared: Shared,
         *,
         served: ServedQueues,
         describe: Callable[[], list[WorkerDescription]],
         on_paused: Callable[[set[str]], None],
-        outage: Outage,
-        crashed: Crashed,
     ) -> None:
-        self._options = options
+        super().__init__(ROLE, self._run, crashed=shared.crashed)
+        self._options = shared.options
+        self._outage = shared.outage
         self._served = served
         self._describe = describe
         self._on_paused = on_paused
-        self._outage = outage
         # What was last written of each worker that has a row, and when (time.monotonic()).
         self._written: dict[str, tuple[dict[str, Any], float]] = {}
         self._stopped = False
         self._wake = threading.Event()
-        self._thread = Role(ROLE, self._run, crashed=crashed)
         self.written_at = -math.inf
 
     def run_once(self) -> None:
@@ -100,11 +97,18 @@ class Registration:
         self._served.refresh()
         queues = list(self._served.names)
         described = {row.name: asdict(row) | {"queues": queues} for row in self._describe()}
-        now = time.monotonic()
-        changed = {name: (fields, now) for name, fields in described.items() if self._must_write(name, fields, now)}
+        now, changed = time.monotonic(), {}
+        longest = min(numbers.UNCHANGED_SECONDS, self._options.lease.total_seconds() / 3)
+        for name, fields in described.items():
+            before, at = self._written.get(name, ({}, -math.inf))
+            if now - at >= longest or fields != before | {"memory_bytes": fields["memory_bytes"]}:
+                changed[name] = fields, now
         with transaction.atomic(using=rows.db):
-            for fields, _ in changed.values():
-                self._write(fields)
+            for name, (fields, _) in changed.items():
+                if not rows.filter(name=name).update(heartbeat_at=ClockTimestamp(), **fields):
+                    # The worker is new, or its row was removed.
+                    host, concurrency = socket.gethostname()[:200], self._options.concurrency
+                    rows.create(hostname=host, concurrency=concurrency, version=__version__, **fields)
             if gone := self._written.keys() - described.keys():
                 rows.filter(name__in=gone).delete()
         there = dict(rows.filter(name__in=described).values_list("name", "paused_at"))
@@ -113,33 +117,15 @@ class Registration:
         self._on_paused({name for name, paused_at in there.items() if paused_at is not None})
         self.written_at = time.monotonic()
 
-    def _must_write(self, name: str, fields: dict[str, Any], now: float) -> bool:
-        before, at = self._written.get(name, ({}, -math.inf))
-        longest = min(numbers.UNCHANGED_SECONDS, self._options.lease.total_seconds() / 3)
-        return now - at >= longest or fields != before | {"memory_bytes": fields["memory_bytes"]}
-
-    def _write(self, fields: dict[str, Any]) -> None:
-        rows = Worker.objects.using(self._options.using)
-        if rows.filter(name=fields["name"]).update(heartbeat_at=ClockTimestamp(), **fields):
-            return
-        # The worker is new, or its row was removed.
-        rows.create(
-            hostname=socket.gethostname()[:200], concurrency=self._options.concurrency, version=__version__, **fields
-        )
-
     def wake(self) -> None:
         """Refresh the rows now, because a worker has started or ended; from any thread."""
         self._wake.set()
-
-    def start(self) -> None:
-        """Start the thread, which writes the rows at once."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Delete the rows and end the thread; wait for that for up to 5 s."""
         self._stopped = True
         self._wake.set()
-        self._thread.join(5)
+        self.join(5)
 
     def _run(self) -> None:
         dedicate_connection(self._options.using)

@@ -1,13 +1,13 @@
-"""Handle signals: the first asks the worker to stop, the second ends the process at once."""
+"""Wake sleeping threads, and handle signals: the first asks the worker to stop, the second ends the process at once."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -16,12 +16,73 @@ from typing import Any
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class Alarm:
+    """Wake one thread, like a threading.Event, which cannot wait for a socket at the same time.
+
+    It has no lock, on which a signal handler would deadlock that runs while its thread holds it.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        # Not before: another thread may write into the pipe at any time.
+        weakref.finalize(self, _close, self._reader, self._writer)
+        self._set = self._written = False
+
+    def is_set(self) -> bool:
+        """Return whether it was set since the last :meth:`clear`."""
+        return self._set
+
+    def set(self) -> None:
+        """End the present sleep, or else the next one; from any thread."""
+        if not self._set:
+            self._set = self._written = True
+            with suppress(BlockingIOError):  # the pipe is full, so the sleeper wakes all the same
+                os.write(self._writer, b"x")
+
+    def keep_awake(self) -> None:
+        """End the next sleep; for the thread that sleeps."""
+        self._set = True
+
+    def clear(self) -> None:
+        """Forget the calls of :meth:`set` until now; for the thread that sleeps."""
+        if self._written:
+            self._drain()
+        # Cleared last: a call of set() after that writes again, so it is not lost.
+        self._set = self._written = False
+
+    def wait(self, seconds: float, socket: int | None = None) -> bool:
+        """Sleep up to ``seconds``, until :meth:`set` is called or there is data on ``socket``.
+
+        ``socket``: a file descriptor, or None. Returns whether there is data on it.
+        """
+        if self._set:
+            return False
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        if socket is not None:
+            poll.register(socket, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll(seconds * 1000)]
+        if self._reader in ready and not self._set:
+            # A call of set() that clear() has overtaken. If another one comes now, the flag is set.
+            self._drain()
+        return socket in ready
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._reader, 4096)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 class Shutdown:
     """Hold the request to stop, which signals and other threads make and the main thread waits for.
 
-    ``on_second``: called before a second signal ends the process. ``reason``: why to stop; empty until then. It uses a
-    socket and no threading.Event, because a signal handler that runs while the main thread holds the Event's lock would
-    deadlock.
+    ``on_second``: called before a second signal ends the process. ``reason``: why to stop; empty until then.
     """
 
     def __init__(self, *, on_second: Callable[[], None] = lambda: None) -> None:
@@ -30,9 +91,7 @@ class Shutdown:
         self._signals = 0
         self._hangup = False
         self._terminal = has_terminal()
-        self._reader, self._writer = socket.socketpair()
-        self._reader.setblocking(False)
-        self._writer.setblocking(False)
+        self._alarm = Alarm()
         self._previous: dict[int, Any] = {}
 
     def request(self, reason: str) -> None:
@@ -42,20 +101,13 @@ class Shutdown:
 
     def nudge(self) -> None:
         """Wake the main thread; from any thread."""
-        with suppress(OSError):  # the socket is full of wake-ups, or closed
-            self._writer.send(b"x")
+        self._alarm.set()
 
-    def sleep(self, seconds: float | None = None) -> None:
-        """Sleep for ``seconds`` or until the next nudge; without ``seconds``, only until a nudge."""
-        select.select([self._reader], [], [], seconds)
-        with suppress(BlockingIOError):
-            self._reader.recv(1024)
-
-    def wait(self) -> str:
-        """Wait until a stop is requested. Returns the reason."""
-        while not self.reason:
-            self.sleep()
-        return self.reason
+    def sleep(self, seconds: float) -> None:
+        """Sleep for ``seconds`` or until the next nudge."""
+        self._alarm.wait(seconds)
+        # Before the caller looks at what there is to do, so that a nudge after that is not lost.
+        self._alarm.clear()
 
     def install(self, *, hangup: bool = False) -> None:
         """Handle SIGTERM and SIGINT, and with ``hangup`` SIGHUP; does nothing outside of the main thread."""
@@ -74,11 +126,6 @@ class Shutdown:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
-
-    def close(self) -> None:
-        """Close the sockets."""
-        self._reader.close()
-        self._writer.close()
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name

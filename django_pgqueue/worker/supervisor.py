@@ -13,16 +13,15 @@ from django.db import connections
 from django.utils import autoreload
 
 from django_pgqueue.worker import numbers
-from django_pgqueue.worker.database import Outage, keep_alive
+from django_pgqueue.worker.database import keep_alive
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.link import Orders
 from django_pgqueue.worker.looks import ServedQueues
-from django_pgqueue.worker.pool import ProcessSlot
-from django_pgqueue.worker.process import Child, describe_exit
+from django_pgqueue.worker.process import Child, ProcessSlot, describe_exit
 from django_pgqueue.worker.reclaimer import AbandonedLeases, LeaseReclaimer, after_death, after_kill
 from django_pgqueue.worker.registration import Registration
-from django_pgqueue.worker.runtime import Companion
+from django_pgqueue.worker.runtime import Companion, Shared
 from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.startup import Orders
 from django_pgqueue.worker.vitals import Health, Vitals
 from django_pgqueue.worker.watch import Stalls, find_verdict
 
@@ -91,28 +90,23 @@ class Supervisor:
         self._stopping = False
         # Whether all children that were to end had the exit status 0.
         self._clean = True
-        using, outage = options.using, Outage(options.using, options.name)
-        self._outage = outage
+        shared = Shared(options=options, crashed=self._crashed)
+        self._outage = shared.outage
         self._keeper = LeaseKeeper(
-            using,
-            options.lease,
+            shared,
             holders=lambda: list(self._children),
-            outage=outage,
             on_lost=lambda leases: self._send("lost", leases),
             on_cancelled=lambda leases: self._send("cancelled", leases),
-            crashed=self._crashed,
         )
-        self._reclaimer = LeaseReclaimer(
-            using, keeper=self._keeper, outage=outage, on_settled=self._wake, crashed=self._crashed
+        self._reclaimer = LeaseReclaimer(shared, self._keeper, on_settled=self._wake)
+        self._stalls = Stalls(
+            options.using, options.lease, children=lambda: list(self._children), leases=self._keeper.since
         )
-        self._stalls = Stalls(using, options.lease, children=lambda: list(self._children), leases=self._keeper.since)
         self._registration = Registration(
-            options,
+            shared,
             served=ServedQueues(options),
             describe=lambda: [child.describe(options.name) for child in list(self._children)],
             on_paused=self._paused,
-            outage=outage,
-            crashed=self._crashed,
         )
         self._companions: list[Companion] = [self._registration, companion(self._wake)]
         self._reloads = reload
@@ -136,7 +130,6 @@ class Supervisor:
         finally:
             self._kill_all()
             self.shutdown.restore()
-            self.shutdown.close()
         return not self._faults
 
     def run_once(self) -> None:
@@ -151,7 +144,11 @@ class Supervisor:
         elif self.shutdown.take_hangup():
             self.reload("SIGHUP")
         if self._reload_reason:
-            self._reload()
+            reason, self._reload_reason = self._reload_reason, ""
+            logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
+            self._vitals.reloading()
+            for slot in self._slots:
+                slot.replace(reason)
         for child in list(self._children):
             self._look_after(child)
         if not self._stopping:
@@ -221,13 +218,6 @@ class Supervisor:
             # Children are replaced one after the other, so that most of them work at any time.
             others = any(other.successor is not None for other in self._slots if other is not slot)
             slot.fill(may_replace=not others)
-
-    def _reload(self) -> None:
-        reason, self._reload_reason = self._reload_reason, ""
-        logger.info("replacing all processes: %s", reason, extra={"event": "reloading", **self._keys})
-        self._vitals.reloading()
-        for slot in self._slots:
-            slot.replace(reason)
 
     def _spawn(self) -> Child | None:
         try:

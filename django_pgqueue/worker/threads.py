@@ -14,7 +14,7 @@ from django_pgqueue.handlers import Handler
 from django_pgqueue.worker.atomic import Atomic, perform
 from django_pgqueue.worker.buffer import Buffer, Taken
 from django_pgqueue.worker.database import OwnConnections, cancel_query, end_transactions, recover, without_query_log
-from django_pgqueue.worker.executor import failed_execution, failed_executions, stuck_execution
+from django_pgqueue.worker.executor import failed_execution, failed_executions
 from django_pgqueue.worker.interruption import RunTicket, ThreadRun
 from django_pgqueue.worker.runtime import Role, Runtime
 
@@ -58,16 +58,9 @@ class Threads:
 
     def give_up(self, slot: Slot, handler: Handler | None, ticket: RunTicket) -> None:
         """Settle the messages of a handler that does not end, replace its thread, and ask for a new process."""
-        if not ticket.take():
+        advice = "Give its blocking calls a timeout"
+        if not self.runtime.give_up(ticket, advice, {"event": "thread_given_up"}):
             return
-        deliveries, seconds = ticket.deliveries, time.monotonic() - ticket.started_at
-        messages = ", ".join(map(label, deliveries))
-        logger.error(
-            "the handler %s did not end after its timeout (%s): the messages are retried, and this process is "
-            "replaced. Give its blocking calls a timeout", deliveries[0].handler, messages,
-            extra={"event": "thread_given_up", "message_id": deliveries[0].id, "queue": deliveries[0].queue},
-        )  # fmt: skip
-        self.runtime.put([stuck_execution(delivery, seconds / len(deliveries)) for delivery in deliveries])
         new = self._slots[slot.number - 1] = Slot(slot.number, self)
         reason = "a thread hangs"
         if not self.buffer.closed:
@@ -77,7 +70,7 @@ class Threads:
                 # The system gives no more threads. The other slots go on; without any, the supervisor sees a stall.
                 reason += f", and no other takes its place: {error}"
         self.runtime.recycle(reason)
-        self.buffer.finished(handler, len(deliveries), seconds)
+        self.buffer.finished(handler, len(ticket.deliveries), time.monotonic() - ticket.started_at)
 
 
 class Slot:
@@ -152,8 +145,8 @@ class Slot:
 
     def _next(self) -> Taken | None:
         outage = self._runtime.outage
-        while not outage.over and not outage.wait_until_over(0.5) and not self._buffer.closed:
-            pass
+        while not outage.calm.is_set() and not self._buffer.closed:
+            outage.calm.wait(0.5)
         return self._buffer.wait()
 
     def _sleep(self, seconds: float) -> bool:

@@ -85,7 +85,8 @@ class Vitals:
         self._clock = clock
         self._file = file
         self._server = None if address is None else ProbeServer(address, self)
-        self._answers = threading.Thread(target=self._answer, name="pgqueue-probes", daemon=True)
+        serve = None if self._server is None else self._server.serve_forever
+        self._answers = threading.Thread(target=serve, name="pgqueue-probes", daemon=True)
         self._health: Callable[[], Health] = lambda: Health("starting")
         self._beat_at = clock()
         self._ready = False
@@ -153,10 +154,6 @@ class Vitals:
         """Return whether the worker is ready, and the answer for /readyz. It may recover with the database."""
         health = self._health()
         return health.ready, {"ready": health.ready, **asdict(health)}
-
-    def _answer(self) -> None:
-        if self._server is not None:
-            self._server.serve_forever()
 
     def _write(self, file: Path, health: Health) -> None:
         text = json.dumps({"pid": os.getpid(), "ready": health.ready, **asdict(health)})

@@ -8,16 +8,16 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 from django_pgqueue import handlers
+from django_pgqueue.conf import settings
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
 from django_pgqueue.worker.completer import Completer
-from django_pgqueue.worker.database import Outage, keep_alive
+from django_pgqueue.worker.database import keep_alive
 from django_pgqueue.worker.dispatch import Dispatch
 from django_pgqueue.worker.event_loop import AsyncRunner
 from django_pgqueue.worker.executor import Execution
@@ -30,9 +30,8 @@ from django_pgqueue.worker.middleware import Middleware
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.producer import Producer
 from django_pgqueue.worker.registration import Registration, WorkerDescription, running_as_json
-from django_pgqueue.worker.runtime import Companion, Crashed, Role, Run, Runtime
-from django_pgqueue.worker.shutdown import Shutdown
-from django_pgqueue.worker.startup import log_start
+from django_pgqueue.worker.runtime import Companion, Role, Run, Runtime, Shared
+from django_pgqueue.worker.shutdown import Alarm, Shutdown
 from django_pgqueue.worker.threads import Threads
 from django_pgqueue.worker.vitals import Health, Vitals
 
@@ -72,15 +71,13 @@ class QueueWorker:
         # When the main thread looks at the deadlines again.
         self._look_at = math.inf
         self._crashes: list[str] = []
-        self._outage = Outage(options.using, options.name)
         self._served = ServedQueues(options)
-        runtime = Runtime(
+        runtime = self._runtime = Runtime(
             options=options,
             board=self.board,
             ledger=self.ledger,
-            outage=self._outage,
             put=self._put,
-            wake=self._wake,
+            alarm=Alarm(),
             expect=self._expect,
             recycle=self._unfit,
             crashed=self._crashed,
@@ -102,7 +99,14 @@ class QueueWorker:
         self._supervisor: SupervisorLink | None = None
         self._registration: Registration | None = None
         if link is not None:
-            self._supervisor = SupervisorLink(link, self, on=self._frames(), outage=self._outage, crashed=self._crashed)
+            on: dict[str, Callable[..., None]] = {
+                "wake": runtime.alarm.set,
+                "lost": self._dispatch.lost,
+                "cancelled": self._cancelled,
+                "pause": self._producer.pause,
+                "stop": self.shutdown.request,
+            }
+            self._supervisor = SupervisorLink(runtime, link, self, on)
             self._companions.append(self._supervisor)
         else:
             self._stand_alone(companion)
@@ -112,25 +116,20 @@ class QueueWorker:
     def _stand_alone(self, companion: Callable[[Callable[[], None]], Companion] | None) -> None:
         """Make what a supervisor would do otherwise: extend the leases, write the row, and maintenance."""
         keeper = LeaseKeeper(
-            self.options.using,
-            self.options.lease,
+            self._runtime,
             holders=lambda: (self,),
-            outage=self._outage,
             on_lost=lambda leases: self._dispatch.lost([lease.pair for lease in leases]),
             on_cancelled=lambda leases: self._cancelled([lease.pair for lease in leases]),
-            crashed=self._crashed,
         )
         self._registration = Registration(
-            self.options,
+            self._runtime,
             served=self._served,
             describe=lambda: [self.describe()],
             on_paused=lambda names: self._producer.pause(self.name in names),
-            outage=self._outage,
-            crashed=self._crashed,
         )
         self._companions += [keeper, self._registration]
         if companion is not None:
-            self._companions.append(companion(self._wake))
+            self._companions.append(companion(self._runtime.alarm.set))
 
     def _listen(self, alias: str) -> Listener:
         """Let the producer's session listen, if it is to the same database; else a listener has one of its own.
@@ -139,20 +138,10 @@ class QueueWorker:
         """
         serves, on_breaker, own = self._served.serves, self._dispatch.breaker_opened, alias == self.options.using
         ear = Ear(serves=serves, hear=self._producer.hear, on_breaker=on_breaker)
-        listener = Listener(alias, ear, at_once=not own, worker=self.name, outage=self._outage, crashed=self._crashed)
+        listener = Listener(self._runtime, alias, ear, at_once=not own)
         if own:
             self._producer.listen(on_breaker=on_breaker, deaf=listener.need)
         return listener
-
-    def _frames(self) -> dict[str, Callable[..., None]]:
-        """Return what to do for each frame of the supervisor."""
-        return {
-            "wake": self._wake,
-            "lost": self._dispatch.lost,
-            "cancelled": self._cancelled,
-            "pause": self._producer.pause,
-            "stop": self.shutdown.request,
-        }
 
     def run(self) -> bool:
         """Run until a stop is requested.
@@ -171,7 +160,6 @@ class QueueWorker:
         finally:
             self._vitals.stop()
             self.shutdown.restore()
-            self.shutdown.close()
         return clean and not self._crashes
 
     def run_once(self) -> float:
@@ -184,7 +172,8 @@ class QueueWorker:
         now, grace = time.monotonic(), self.options.grace.total_seconds()
         # A handler that starts during the look with an earlier deadline ends the sleep after it.
         following = self._look_at = now + numbers.LOOK_SECONDS
-        for run in self._runs():
+        runs: list[Run] = [*self._threads.runs(), *self._loop.runs()]
+        for run in runs:
             if run.deadline + grace <= now:
                 run.give_up()
             elif run.deadline <= now:
@@ -228,8 +217,8 @@ class QueueWorker:
         """Return the health of a worker that runs without a supervisor."""
         silence = 0.0 if self._registration is None else time.monotonic() - self._registration.written_at
         problems = ["the database does not answer"] if silence > numbers.LONGEST_SILENCE_SECONDS else []
-        if self._outage.problem:
-            problems.append(f"the database fails: {self._outage.problem}")
+        if self._runtime.outage.problem:
+            problems.append(f"the database fails: {self._runtime.outage.problem}")
         oldest = min((entry.ended_at for entry in self.board.begun() if entry.ended_at), default=math.inf)
         if (late := time.monotonic() - oldest) > max(
             numbers.LONGEST_SILENCE_SECONDS, self.options.lease.total_seconds()
@@ -271,10 +260,6 @@ class QueueWorker:
         self.ledger.close()
         return written and not running
 
-    def _runs(self) -> Iterator[Run]:
-        yield from self._threads.runs()
-        yield from self._loop.runs()
-
     def _expect(self, deadline: float) -> None:
         """Make sure that the main thread looks at ``deadline`` (time.monotonic()) at the latest; from any thread."""
         if deadline < self._look_at:
@@ -303,10 +288,7 @@ class QueueWorker:
 
     def _settled(self, executions: list[Execution]) -> None:
         self._dispatch.settled(executions)
-        self._producer.wake()
-
-    def _wake(self) -> None:
-        self._producer.wake()
+        self._runtime.alarm.set()
 
     def _cancelled(self, leases: list[tuple[int, int]]) -> None:
         for delivery in self._dispatch.cancelled(leases):
@@ -319,32 +301,23 @@ class QueueWorker:
         self.shutdown.request(f"{role} crashed")
 
 
-class SupervisorLink:
+class SupervisorLink(Role):
     """Do what the supervisor's frames say, and report to it every second, in one thread of a child.
 
     A child without reports counts as silent. ``on``: functions by the first word of a frame; each gets the rest of it.
-    ``outage``: has the database's error while it fails. ``crashed``: called with the error if the thread ends by one.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        worker: QueueWorker,
-        *,
-        on: dict[str, Callable[..., None]],
-        outage: Outage,
-        crashed: Crashed,
-    ) -> None:
+    def __init__(self, shared: Shared, link: Link, worker: QueueWorker, on: dict[str, Callable[..., None]]) -> None:
+        super().__init__("supervisor-link", self._run, crashed=shared.crashed)
         self._link = link
         self._worker = worker
         self._on = on
-        self._outage = outage
-        self._thread = Role("supervisor-link", self._run, crashed=crashed)
+        self._outage = shared.outage
 
     def start(self) -> None:
         """Send the first report, by which the supervisor knows that the child is ready, and start the thread."""
         self.report()
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
         """Do nothing: the thread works until the process ends."""
@@ -368,16 +341,9 @@ class SupervisorLink:
                 self.report()
                 due = time.monotonic() + numbers.REPORT_SECONDS
         self._worker.shutdown.request("the supervisor is gone")
-        end_within(self._worker.options.lease)
-
-
-def end_within(lease: timedelta) -> None:
-    """Wait for ORPHAN_LEASE_SHARE of ``lease``, so that handlers can end, and then exit with status 1.
-
-    A child whose supervisor has died calls it. It does not return: the thread of the link has nothing else to do.
-    """
-    time.sleep(lease.total_seconds() * numbers.ORPHAN_LEASE_SHARE)
-    os._exit(1)
+        # Handlers may end meanwhile. Nobody extends the leases, and another worker must not get one before this ends.
+        time.sleep(self._worker.options.lease.total_seconds() * numbers.ORPHAN_LEASE_SHARE)
+        os._exit(1)
 
 
 def memory_bytes() -> int:
@@ -386,3 +352,25 @@ def memory_bytes() -> int:
         return int(STATM.read_text().split()[1]) * resource.getpagesize()
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def log_start(options: WorkerOptions) -> None:
+    """Log the queues and options of a worker that starts, and its handlers; warn if there are none."""
+    names = handlers.names()
+    logger.info(
+        "worker %s serves %s: concurrency %d, batch %d, lease %g s, %s",
+        options.name, options.served, options.concurrency, options.batch, options.lease.total_seconds(),
+        "LISTEN" if options.listen is not None else f"polling every {options.poll_interval.total_seconds():g} s",
+        extra={"event": "worker_started", "worker": options.name, "queue": ",".join(options.queues)},
+    )  # fmt: skip
+    if names:
+        more = len(names) - numbers.MOST_HANDLER_NAMES
+        shown = ", ".join(names[: numbers.MOST_HANDLER_NAMES]) + (f" and {more} more" if more > 0 else "")
+        extra = {"event": "handlers_found", "worker": options.name}
+        logger.info("%d handler(s): %s", len(names), shown, extra=extra)
+    else:
+        logger.warning(
+            "no handler is registered: messages wait up to %s for a worker that has theirs, and then become dead "
+            "letters. Put functions with @handler into handlers.py of an installed app.",
+            settings.UNKNOWN_HANDLER_GRACE, extra={"event": "no_handlers", "worker": options.name},
+        )  # fmt: skip

@@ -24,10 +24,10 @@ from django_pgqueue import NewMessage, channel_set, enqueue, enqueue_many, handl
 from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.models import ArchivedMessage
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.ledger import Ledger
 from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.runtime import Runtime
+from django_pgqueue.worker.shutdown import Alarm
 from django_pgqueue.worker.worker import QueueWorker
 from tests.support.faketime import faketime  # noqa: F401  (a fixture)
 from tests.support.paths import REPOSITORY
@@ -242,6 +242,6 @@ def result(message: int) -> Any:
 
 def make_runtime(options: WorkerOptions, **functions: Any) -> Runtime:
     """What the roles of a worker share, of which each test uses a part."""
-    nothing = dict.fromkeys(["put", "wake", "expect", "recycle", "crashed"], lambda *arguments: None)
-    ledger, outage = Ledger(options.using, options.name), Outage(options.using, options.name)
-    return Runtime(options=options, board=Board(), ledger=ledger, outage=outage, **(nothing | functions))
+    nothing = dict.fromkeys(["put", "expect", "recycle", "crashed"], lambda *arguments: None)
+    ledger = Ledger(options.using, options.name)
+    return Runtime(options=options, board=Board(), ledger=ledger, alarm=Alarm(), **(nothing | functions))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_pgqueue.worker.listening import Alarm
+from django_pgqueue.worker.shutdown import Alarm
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -16,14 +15,14 @@ from django_pgqueue import dequeue
 from django_pgqueue.models import ArchivedMessage, Message
 from django_pgqueue.worker import numbers
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.lease_keeper import LeaseKeeper
-from django_pgqueue.worker.pool import ProcessSlot
+from django_pgqueue.worker.options import WorkerOptions
+from django_pgqueue.worker.process import ProcessSlot
 from django_pgqueue.worker.reclaimer import LeaseReclaimer, after_death
 from django_pgqueue.worker.watch import Verdict, find_verdict
 from tests.support.processes import process_exists
 from tests.support.waiting import PATIENCE_SECONDS, eventually
-from tests.worker.conftest import effects, mark, marks, script, scripts, where
+from tests.worker.conftest import effects, make_runtime, mark, marks, script, scripts, where
 from tests.worker.test_supervisor import Spawn, pids
 
 
@@ -58,17 +57,9 @@ def test_messages_that_a_dead_process_had_not_started_keep_their_attempt(spawn: 
 @pytest.mark.usefixtures("queue")
 def test_a_message_that_a_killed_process_dequeued_at_its_very_end_is_found_too() -> None:
     message = script(["effect"])
-    outage, settled = Outage("default", "test"), threading.Event()
-    keeper = LeaseKeeper(
-        "default",
-        timedelta(seconds=600),
-        holders=list,
-        outage=outage,
-        on_lost=print,
-        on_cancelled=print,
-        crashed=print,
-    )
-    reclaimer = LeaseReclaimer("default", keeper=keeper, outage=outage, on_settled=settled.set, crashed=print)
+    shared, settled = make_runtime(WorkerOptions(using="default", name="test")), threading.Event()
+    keeper = LeaseKeeper(shared, holders=list, on_lost=print, on_cancelled=print)
+    reclaimer = LeaseReclaimer(shared, keeper, on_settled=settled.set)
     reclaimer.put(after_death("ghost", begun=(), end="SIGKILL"))
     reclaimer.start()
     # Its session in the database goes on for a moment.

@@ -13,10 +13,11 @@ from django_pgqueue import complete, dequeue, lease_release
 from django_pgqueue.delivery import Delivery
 from django_pgqueue.models import Message
 from django_pgqueue.worker.board import Board
-from django_pgqueue.worker.database import Outage
 from django_pgqueue.worker.lease_keeper import HeldLease, LeaseKeeper
+from django_pgqueue.worker.options import WorkerOptions
 from django_pgqueue.worker.process import Child
 from tests.support.messages import lease_messages
+from tests.worker.conftest import make_runtime
 
 LEASE = timedelta(seconds=15)
 
@@ -27,15 +28,8 @@ class Family:
     def __init__(self) -> None:
         self.children: list[Child] = []
         self.lost: list[HeldLease] = []
-        self.keeper = LeaseKeeper(
-            "default",
-            LEASE,
-            holders=lambda: self.children,
-            outage=Outage("default", "test"),
-            on_lost=self.lost.extend,
-            on_cancelled=print,
-            crashed=print,
-        )
+        shared = make_runtime(WorkerOptions(using="default", name="test", lease=LEASE))
+        self.keeper = LeaseKeeper(shared, holders=lambda: self.children, on_lost=self.lost.extend, on_cancelled=print)
 
     def child(self, name: str) -> Child:
         child = cast(Child, SimpleNamespace(name=name, board=Board()))

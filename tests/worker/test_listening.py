@@ -121,7 +121,7 @@ def test_a_message_that_arrives_while_a_worker_falls_asleep_is_found(queue: None
     message = script()
     session.rollback()
     eventually(lambda: found)
-    producer.wake()
+    producer._wake.set()
     once.join()
     assert [delivery.id for delivery in found] == [message]
 
@@ -181,7 +181,7 @@ def test_a_worker_that_has_found_work_is_notified_only_if_it_always_wants_to_be(
     scripts(2)
     assert len(list(session.notifies(timeout=PATIENCE_SECONDS, stop_after=1))) == 1
     assert list(session.notifies(timeout=0.2)) == []
-    producer.wake()
+    producer._wake.set()
     once.join()
     assert producer.run_once() == 2
     assert sleepers() == notifications
@@ -211,7 +211,7 @@ def test_a_stop_just_before_the_look_does_not_wait_for_the_poll(queue: None, mon
 
     monkeypatch.setattr(producer._looks, "rest", stop_now)
     producer.start()
-    eventually(lambda: not producer._thread.is_alive(), seconds=30)
+    eventually(lambda: not producer.is_alive(), seconds=30)
     stop.join()
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_pgqueue.worker.link import Link
+from django_pgqueue.worker.link import Link, Orders, database_identity, prepare_process
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.startup import Orders, database_identity, prepare_process
 
 
 def prepared(database: dict[str, Any]) -> list[tuple[Any, ...]]:

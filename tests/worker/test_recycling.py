@@ -66,6 +66,7 @@ def test_a_wish_to_be_replaced_that_the_link_has_no_room_for_is_sent_with_the_ne
     assert (what, why) == ("report", "it is too old")
     supervisor.close()
     link.close()
+    worker._loop._loop.close()  # it never runs
 
 
 def test_a_worker_without_processes_ends_when_it_has_done_enough(spawn: Spawn) -> None:

@@ -17,7 +17,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from django_pgqueue.models import DeadLetter, Message, Worker
-from django_pgqueue.worker.pool import ProcessSlot
+from django_pgqueue.worker.process import ProcessSlot
 from tests.support.processes import process_exists
 from tests.support.waiting import eventually
 from tests.worker.conftest import Process, effects, mark, script, scripts, where

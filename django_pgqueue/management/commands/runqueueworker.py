@@ -20,8 +20,8 @@ from django_pgqueue.maintenance.loop import MaintenanceLoop
 from django_pgqueue.management.cli.options import DATABASE, duration, duration_or_zero, one_of, option, positive, whole
 from django_pgqueue.management.database import known_database
 from django_pgqueue.management.starting import check_database, chosen_queues, queue_name
+from django_pgqueue.worker.link import Orders, configure_logging, database_identity
 from django_pgqueue.worker.options import WorkerOptions
-from django_pgqueue.worker.startup import Orders, configure_logging, database_identity
 from django_pgqueue.worker.supervisor import Supervisor
 from django_pgqueue.worker.vitals import Vitals
 from django_pgqueue.worker.worker import QueueWorker
