@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from django_pgqueue import (
     NewMessage,
@@ -46,6 +47,7 @@ from django_pgqueue import (
 from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import Message
 from tests.support.cases import cases
+from tests.support.messages import lease_messages, live
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.django_db
@@ -166,6 +168,25 @@ def test_a_settling_verb_refuses_a_wrong_type_and_the_lease_goes_on() -> None:
         with refused(InvalidMessage, name):
             attempt()
     assert complete(delivery) == {delivery.id}
+
+
+NONSENSE: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (defer, {"until": datetime(2100, 1, 1, tzinfo=UTC), "delay": timedelta(1)}), (defer, {"state": {1}}),
+    (defer, {"state": "a\0b"}), (retry, {"errors": [{1}]}), (retry, {"errors": [{"message": "a\0b"}]}),
+    (retry, {"errors": [{}], "reason": "a\0b"}), (retry, {"errors": {"type": "E"}}), (retry, {"errors": []}),
+    (retry, {"errors": [{}, {}]}), (retry, {"errors": [{}], "delays": [timedelta(0)] * 2}),
+    (dead_letter, {"reason": ""}), (dead_letter, {"reason": "x" * 201}), (dead_letter, {"reason": "a\0b"}),
+    (dead_letter, {"reason": "\ud800"}), (dead_letter, {"reason": "x", "details": {1}}),
+    (dead_letter, {"reason": "x", "details": "\0"}),
+]  # fmt: skip
+
+
+@cases(("verb", "given"), NONSENSE)
+def test_a_settling_verb_refuses_nonsense_and_the_lease_stays(verb: Callable[..., Any], given: dict[str, Any]) -> None:
+    [delivery] = lease_messages()
+    with refused(InvalidMessage), transaction.atomic():
+        verb(delivery, **given)
+    assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
 
 
 BAD_TEXTS = ["a\0b", "\ud800"]

@@ -5,11 +5,8 @@ from datetime import timedelta
 import pytest
 
 from django_pgqueue import channel_set, dead_letter, dequeue, enqueue
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter
-from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
-from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -53,24 +50,6 @@ def test_a_message_whose_channel_was_deleted_is_kept_all_the_same():
     sql("DELETE FROM pgqueue_channel")
     dead_letter(delivery, reason="refused")
     assert places(delivery.id) == ["dead letters"]
-
-
-@cases(
-    "arguments",
-    [
-        {"reason": ""},
-        {"reason": "x" * 201},
-        {"reason": "a\0b"},
-        {"reason": "\ud800"},
-        {"reason": "x", "details": {1}},
-        {"reason": "x", "details": "\0"},
-    ],
-)
-def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
-    [delivery] = lease_messages()
-    with refused(InvalidMessage):
-        dead_letter(delivery, **arguments)
-    assert live(delivery.id, "lease_token") == delivery.token
 
 
 def test_a_reason_that_is_too_long_is_cut_rather_than_that_plain_sql_loses_the_message():

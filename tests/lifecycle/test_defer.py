@@ -7,7 +7,6 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_pgqueue import cancel, channel_set, complete, defer, dequeue, enqueue
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.lifecycle.settle import give_back
 from django_pgqueue.models import DeadLetter, Message
 from tests.support.cases import cases
@@ -95,24 +94,6 @@ def test_a_delay_counts_from_the_clock_and_not_from_the_start_of_the_transaction
         value("SELECT now() FROM pg_sleep(0.05)")
         defer(delivery, delay=timedelta(milliseconds=20))
         assert live(delivery.id, "dequeue_at > now() + interval '60 milliseconds'")
-
-
-@cases(
-    "when",
-    [
-        {"until": datetime(2100, 1, 1)},  # noqa: DTZ001
-        {"delay": 5},
-        {"delay": timedelta.max},
-        {"until": datetime(2100, 1, 1, tzinfo=UTC), "delay": timedelta(1)},
-        {"state": {1}},
-        {"state": "a\0b"},
-    ],
-)
-def test_nonsense_is_refused_and_the_lease_stays(when: dict[str, object]):
-    [delivery] = lease_messages()
-    with refused(InvalidMessage), transaction.atomic():
-        defer(delivery, **when)
-    assert live(delivery.id, "lease_token") == delivery.token
 
 
 def test_a_message_that_is_given_back_has_its_old_place():

@@ -3,16 +3,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 
 from django_pgqueue import dequeue, enqueue, retry
-from django_pgqueue.exceptions import InvalidMessage
 from django_pgqueue.models import DeadLetter, Message
 from django_pgqueue.outcomes import KEEP
 from tests.support.cases import cases
 from tests.support.messages import lease_messages, live, places
 from tests.support.moments import pass_time
-from tests.support.refusals import refused
 from tests.support.sql import sql
 
 pytestmark = pytest.mark.django_db
@@ -97,22 +94,6 @@ def test_raised_max_attempts_give_another_chance_and_lowered_ones_take_it():
     more, fewer = lease_messages(2, max_attempts=2)
     sql("UPDATE pgqueue_message SET max_attempts = CASE WHEN id = %s THEN 3 ELSE 1 END, attempts = 2", more.id)
     assert retry([more, fewer], errors=[OOPS, OOPS]) == {more.id: "retried", fewer.id: "dead_lettered"}
-
-
-@cases(
-    "arguments",
-    [
-        {"errors": [{1}]}, {"errors": [{"message": "a\0b"}]}, {"errors": [OOPS], "delays": [5]},
-        {"errors": [OOPS], "delays": [timedelta.max]},
-        {"errors": [OOPS], "reason": "a\0b"}, {"errors": OOPS}, {"errors": []}, {"errors": [OOPS, OOPS]},
-        {"errors": [OOPS], "delays": [timedelta(0)] * 2},
-    ],
-)  # fmt: skip
-def test_nonsense_is_refused_and_the_lease_stays(arguments: dict[str, object]):
-    [delivery] = lease_messages()
-    with refused(InvalidMessage), transaction.atomic():
-        retry(delivery, **arguments)
-    assert live(delivery.id, "lease_token", "errors") == (delivery.token, None)
 
 
 def test_a_retry_saves_the_state_that_it_is_given():

@@ -78,11 +78,7 @@ def capacity(cluster: Cluster, *, settings: Mapping[str, object], seconds: float
             busy = one(database, BUSY, since, until)
     return Figures(
         sum(waits) / len(waits),
-        remarks={
-            "B's wait, p50 ms": quantile(waits, 0.5),
-            WAIT: waits[-1],
-            "A's busy slots": busy / (until - since),
-        },
+        remarks={"B's wait, p50 ms": quantile(waits, 0.5), WAIT: waits[-1], "A's busy slots": busy / (until - since)},
     )
 
 

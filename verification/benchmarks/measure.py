@@ -147,14 +147,7 @@ def costs(first: Sample, last: Sample, count: float, of: str) -> dict[str, float
     }
 
 
-def mixed(
-    cluster: Cluster,
-    design: Design,
-    *,
-    channels: int,
-    seconds: float,
-    limits: str | None = None,
-) -> Figures:
+def mixed(cluster: Cluster, design: Design, *, channels: int, seconds: float, limits: str | None = None) -> Figures:
     """Producers and consumers at full speed; messages completed per second.
 
     `limits` is a script that sets them.

@@ -24,15 +24,7 @@ class Sizes:
     archived: int = 1_000_000
 
 
-QUICK = Sizes(
-    ready=20_000,
-    little=2_000,
-    active=1_000,
-    at_limit=100,
-    scheduled=5_000,
-    limited=50,
-    archived=5_000,
-)
+QUICK = Sizes(ready=20_000, little=2_000, active=1_000, at_limit=100, scheduled=5_000, limited=50, archived=5_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,10 +152,7 @@ def spark() -> list[str]:
     source = Source.parse(os.environ["DATABASE_URL"])
     with tempfile.TemporaryDirectory() as folder:
         results = [export(source, Path(folder) / "lake").warning]
-    for statement in (
-        "SELECT pgqueue_ingest_open('job')",
-        "DELETE FROM pgqueue_queue_metric",
-    ):
+    for statement in ("SELECT pgqueue_ingest_open('job')", "DELETE FROM pgqueue_queue_metric"):
         try:
             with source.connect() as session, source.errors():
                 session.execute(statement)

@@ -156,10 +156,7 @@ class PairMachine(PairOperators):
         query = "SELECT retried, poisoned, cancelled, promoted FROM pgqueue_sweep()"
         ticks = not self.other(n).ticks
         self.call(
-            n,
-            lambda queue: queue.rows(query),
-            lambda model, _: [settle.sweep(model, self.next_at(n), ticks)],
-            False,
+            n, lambda queue: queue.rows(query), lambda model, _: [settle.sweep(model, self.next_at(n), ticks)], False
         )
         self.sides[n].ticks |= ticks and self.sides[n].open
 

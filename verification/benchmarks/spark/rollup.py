@@ -43,10 +43,7 @@ def measure(rows: int, rounds: int) -> list[str]:
 def commands(path: Path) -> dict[str, list[str]]:
     """All compute all days again."""
     rollup = [sys.executable, "-m", "django_pgqueue.spark", "rollup", "--lake", str(path), "--all"]
-    return {
-        "as the command chooses": rollup,
-        "tasks on Spark": [*rollup, "--master", "local[*,4]"],
-    }
+    return {"as the command chooses": rollup, "tasks on Spark": [*rollup, "--master", "local[*,4]"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,7 @@ async def serve() -> None:
                 await client.enqueue_many_copy([Noop(**common.payload(key)) for key in keys])
         else:
             await common.aproduce(
-                plan,
-                lambda name, key: client.insert(KINDS[name](**common.payload(key)), max_attempts=ATTEMPTS),
+                plan, lambda name, key: client.insert(KINDS[name](**common.payload(key)), max_attempts=ATTEMPTS)
             )
 
 

@@ -73,8 +73,7 @@ def main() -> None:
         fill(client, count)
     else:
         common.produce(
-            plan,
-            lambda name, key: client.enqueue({"workflow_name": name, "queue_name": QUEUE}, common.payload(key)),
+            plan, lambda name, key: client.enqueue({"workflow_name": name, "queue_name": QUEUE}, common.payload(key))
         )
     client.destroy()
 
