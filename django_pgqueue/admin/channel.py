@@ -120,6 +120,7 @@ class ChannelAdmin(PurgeableAdmin, TenantAdmin):
             "scheduled": _("for its time"),
             "waiting_for_limit": _("for a limit"),
             "waiting_for_order_key": _("for its order key"),
+            "blocked": _("for others"),
         }
         lines = [
             (self.link(str(number), "message_changelist", channel=channel.pk, **STATES[name]), text)

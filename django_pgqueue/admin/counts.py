@@ -16,11 +16,11 @@ MOST_COUNTED = 1_000
 """The most messages of each state that are counted per channel, and the most waiting ones per limit."""
 WAITING_TEXT = _(
     "%(ready)s ready, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit, "
-    "%(waiting_for_order_key)s waiting for their order key"
+    "%(waiting_for_order_key)s waiting for their order key, %(blocked)s waiting for others"
 )
 LIVE_TEXT = _(
     "%(ready)s ready, %(leased)s leased, %(scheduled)s scheduled, %(waiting_for_limit)s waiting for a limit, "
-    "%(waiting_for_order_key)s waiting for their order key"
+    "%(waiting_for_order_key)s waiting for their order key, %(blocked)s waiting for others"
 )
 STATES: dict[str, dict[str, Any]] = {
     "ready": {"status__exact": 1},
@@ -28,6 +28,7 @@ STATES: dict[str, dict[str, Any]] = {
     "scheduled": {"waits_for": "time"},
     "waiting_for_limit": {"waits_for": "limit"},
     "waiting_for_order_key": {"waits_for": "key"},
+    "blocked": {"waits_for": "messages"},
 }
 """The filters of the list of messages for each of the counts."""
 LIVE = """
@@ -36,11 +37,12 @@ SELECT c.id,
         SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 1 LIMIT %(most)s) AS ready),
     (SELECT count(*) FROM (
         SELECT FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 2 LIMIT %(most)s) AS leased),
-    s.messages, s.limited, s.keyed
+    s.messages, s.limited, s.keyed, s.blocked
 FROM unnest(%(channels)s::bigint[]) AS c (id)
 CROSS JOIN LATERAL (
     SELECT count(*) AS messages, count(*) FILTER (WHERE n.waits_for >= 0) AS limited,
-        count(*) FILTER (WHERE n.waits_for = -1) AS keyed
+        count(*) FILTER (WHERE n.waits_for = -1) AS keyed,
+        count(*) FILTER (WHERE n.waits_for = -2) AS blocked
     FROM (
         SELECT m.waits_for FROM pgqueue_message AS m WHERE m.channel_id = c.id AND m.status = 3 LIMIT %(most)s
     ) AS n
@@ -84,18 +86,20 @@ ORDER BY l.name
 @dataclass(frozen=True, slots=True)
 class LiveCounts:
     """Hold the live messages of a channel. ``waiting_for_limit``: those that wait for a full shared limit;
-    ``waiting_for_order_key``: for the message before them of their order key; ``scheduled``: for their time."""
+    ``waiting_for_order_key``: for the message before them of their order key; ``blocked``: for other
+    messages; ``scheduled``: for their time."""
 
     ready: int
     leased: int
     scheduled: int
     waiting_for_limit: int
     waiting_for_order_key: int
+    blocked: int
 
     @property
     def live(self) -> int:
         """Return the number of live messages, or a CappedCount that is a lower bound."""
-        waiting = (self.scheduled, self.waiting_for_limit, self.waiting_for_order_key)
+        waiting = (self.scheduled, self.waiting_for_limit, self.waiting_for_order_key, self.blocked)
         parts = (self.ready, self.leased, *waiting)
         total = sum(int(part) for part in parts)
         return CappedCount(total) if any(isinstance(part, CappedCount) for part in parts) else total
@@ -104,12 +108,12 @@ class LiveCounts:
 def live_counts(channel_ids: Sequence[int], *, using: str) -> dict[int, LiveCounts]:
     """Return the live messages by channel id."""
     found = {}
-    for pk, ready, leased, messages, limited, keyed in call(
+    for pk, ready, leased, messages, limited, keyed, blocked in call(
         using, LIVE, {"most": MOST_COUNTED + 1, "channels": list(channel_ids)}
     ):
-        waiting = [messages - limited - keyed, limited, keyed]
+        waiting = [messages - limited - keyed - blocked, limited, keyed, blocked]
         if messages > MOST_COUNTED:
-            # Not all were read, so each of the three is a lower bound.
+            # Not all were read, so each of the four is a lower bound.
             waiting = [CappedCount(min(count, MOST_COUNTED)) for count in waiting]
         found[pk] = LiveCounts(capped(ready, MOST_COUNTED), capped(leased, MOST_COUNTED), *waiting)
     return found

@@ -159,7 +159,8 @@ def limit_health(*, most: int = MOST_COUNTED_ROWS, using: str | None = None) -> 
 
 METRICS = """
 SELECT queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead,
-    extract(epoch FROM oldest), extract(epoch FROM newest), total
+    extract(epoch FROM oldest), extract(epoch FROM newest), total,
+    blocked
 FROM pgqueue_metrics(%s::text, %s::text, %s::boolean)
 """
 
@@ -170,7 +171,7 @@ class ChannelMetrics:
 
     ``waiting_for_limit``: messages that wait for a full shared limit; ``waiting_for_order_key``: those that wait for
     the message before them of their order key; ``scheduled``: those that wait for their time. ``total``: messages ever
-    enqueued; None if it was not asked for.
+    enqueued; None if it was not asked for. ``blocked``: those of the scheduled ones that wait for other messages.
     """
 
     queue: str
@@ -184,6 +185,7 @@ class ChannelMetrics:
     oldest_age: timedelta | None
     newest_age: timedelta | None
     total: int | None
+    blocked: int = 0
 
 
 def metrics(

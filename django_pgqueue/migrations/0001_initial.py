@@ -116,6 +116,7 @@ class Migration(migrations.Migration):
                 ('scheduled', models.BigIntegerField()),
                 ('waiting_for_limit', models.BigIntegerField()),
                 ('waiting_for_order_key', models.BigIntegerField()),
+                ('blocked', models.BigIntegerField()),
                 ('dead', models.BigIntegerField()),
                 ('oldest_at', models.DateTimeField(null=True)),
             ],

@@ -10,7 +10,7 @@ class Backlog(models.Model):
 
     ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``waiting_for_limit``: those that
     wait for a full shared limit. ``waiting_for_order_key``: those that wait for the message before them of their order
-    key. ``oldest_at``: since when the oldest ready message has been due.
+    key. ``blocked``: those of the scheduled ones that wait for other messages. ``oldest_at``: since when the oldest ready message has been due.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")
@@ -20,6 +20,7 @@ class Backlog(models.Model):
     scheduled = models.BigIntegerField()
     waiting_for_limit = models.BigIntegerField()
     waiting_for_order_key = models.BigIntegerField()
+    blocked = models.BigIntegerField()
     dead = models.BigIntegerField()
     oldest_at = Moment(null=True)
 

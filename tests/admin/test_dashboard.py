@@ -269,6 +269,7 @@ def test_channels_come_in_the_order_that_was_asked_for(order: str, first: str, a
             scheduled=0,
             waiting_for_limit=0,
             waiting_for_order_key=0,
+            blocked=0,
             dead=dead,
             oldest_at=oldest_at,
         )

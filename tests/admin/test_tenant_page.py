@@ -70,13 +70,16 @@ def test_live_figures_are_linked(admin_client: Client, tenant: Channel) -> None:
     limit_set("stripe", max_concurrency=1)
     limit_pause("stripe", reason="down")
     enqueue_many(NewMessage(handler="h", channel="acme", limits=["stripe"]) for _ in range(2))
+    first = enqueue("h", channel="acme")
+    enqueue_many(NewMessage(handler="h", channel="acme", after=[first]) for _ in range(6))
     html = admin_client.get(page_of(tenant)).content.decode()
     for name, count, chosen in (
-        ("ready", 3, "status__exact=1"),
+        ("ready", 4, "status__exact=1"),
         ("leased", 1, "status__exact=2"),
         ("scheduled", 1, "waits_for=time"),
         ("waiting for a limit", 2, "waits_for=limit"),
         ("waiting for their order key", 4, "waits_for=key"),
+        ("waiting for others", 6, "waits_for=messages"),
     ):
         query = f"?channel={tenant.pk}&amp;{chosen}"
         assert f'<dt>{name}</dt><dd><a href="{address("message")}{query}">{count}</a></dd>' in html

@@ -30,11 +30,11 @@ def test_a_table_of_queues() -> None:
     pass_time(hours=1, minutes=2)
     queue_pause("mails")
     lines = run().splitlines()
-    columns = ["queue", "ready", "leased", "scheduled", "limited", "keyed", "dead", "oldest", "workers", "state"]
-    assert lines[0].split() == columns
-    assert lines[1].split()[:7] == ["default", "1", "0", "0", "0", "0", "0"]
-    assert lines[1].split()[7].startswith("1:02:0")
-    assert lines[2].split() == ["mails", "0", "0", "0", "0", "0", "0", "-", "0", "paused"]
+    columns = "queue ready leased scheduled blocked limited keyed dead oldest workers state"
+    assert lines[0].split() == columns.split()
+    assert lines[1].split()[:8] == ["default", "1", "0", "0", "0", "0", "0", "0"]
+    assert lines[1].split()[8].startswith("1:02:0")
+    assert lines[2].split() == ["mails", "0", "0", "0", "0", "0", "0", "0", "-", "0", "paused"]
     assert len(lines) == 3
 
 

@@ -143,6 +143,17 @@ def test_a_message_that_waits_for_a_limit_or_its_key_is_counted_once_and_not_as_
     assert measured == [("default", *COUNTS), (None, *COUNTS)]
 
 
+def test_a_message_that_waits_for_others_is_counted_among_the_scheduled_ones_and_as_blocked() -> None:
+    enqueue("h", after=[enqueue("h")])
+    enqueue("h", delay=timedelta(hours=1))
+    for [row] in (health("default"), metrics(totals=True)):
+        assert (row.ready, row.scheduled, row.blocked) == (1, 2, 1)
+    value("SELECT pgqueue_measure('0')::text")
+    assert sql("SELECT channel, ready, scheduled, blocked FROM pgqueue_backlog ORDER BY channel") == [
+        ("default", 1, 2, 1), (None, 1, 2, 1),
+    ]  # fmt: skip
+
+
 def test_the_blocks_that_it_reads_do_not_grow_with_the_messages_that_wait() -> None:
     limit_set("stripe", max_concurrency=1)
     limit_pause("stripe", reason="down")

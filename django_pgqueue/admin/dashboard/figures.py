@@ -25,8 +25,9 @@ SELECT clock_timestamp(),
     EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.redriven_at IS NULL)
 """
 QUEUE_FIGURES = """
-SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
-    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at, q.paused_at IS NOT NULL,
+SELECT n.queue, coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled - b.blocked, 0),
+    coalesce(b.waiting_for_limit, 0), coalesce(b.waiting_for_order_key, 0), coalesce(b.blocked, 0), coalesce(b.dead, 0),
+    b.oldest_at, q.paused_at IS NOT NULL,
     coalesce(left(q.pause_reason, 200), ''), (
         SELECT count(*) FROM pgqueue_worker AS w
         WHERE w.queues ? n.queue AND w.heartbeat_at > clock_timestamp() - %s::interval AND w.state <> 'stopping'
@@ -56,8 +57,8 @@ CHANNELS = """
 SELECT c.id, c.queue::text, c.name::text, c.paused_at IS NOT NULL, c.released_at IS NOT NULL,
     c.max_concurrency, c.max_size,
     CASE WHEN c.release_interval NOT BETWEEN '0' AND '365000 days' THEN '365000 days' ELSE c.release_interval END,
-    coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled, 0), coalesce(b.waiting_for_limit, 0),
-    coalesce(b.waiting_for_order_key, 0), coalesce(b.dead, 0), b.oldest_at
+    coalesce(b.ready, 0), coalesce(b.leased, 0), coalesce(b.scheduled - b.blocked, 0), coalesce(b.waiting_for_limit, 0),
+    coalesce(b.waiting_for_order_key, 0), coalesce(b.blocked, 0), coalesce(b.dead, 0), b.oldest_at
 FROM pgqueue_channel AS c
 LEFT JOIN pgqueue_backlog AS b ON b.queue = c.queue AND b.channel = c.name
 {join}

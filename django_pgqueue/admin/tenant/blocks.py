@@ -129,7 +129,10 @@ class Blocks:
         if live is None:
             return []
         found = []
-        titles = (_("ready"), _("leased"), _("scheduled"), _("waiting for a limit"), _("waiting for their order key"))
+        titles = (
+            _("ready"), _("leased"), _("scheduled"), _("waiting for a limit"), _("waiting for their order key"),
+            _("waiting for others"),
+        )  # fmt: skip
         for title, (name, chosen) in zip(titles, STATES.items(), strict=True):
             count = getattr(live, name)
             text = figure_text(count)

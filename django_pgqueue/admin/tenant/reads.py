@@ -20,7 +20,8 @@ MOST_SEEN_LETTERS = 1_000
 """The most dead letters of the channel, and the most of all channels, among which the newest are looked for."""
 MOST_PRIORITIES = 1_000
 COUNTED = """
-SELECT b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.waiting_for_order_key, b.dead, NULL::timestamptz
+SELECT b.ready, b.leased, b.scheduled - b.blocked, b.waiting_for_limit, b.waiting_for_order_key, b.blocked, b.dead,
+    NULL::timestamptz
 FROM pgqueue_backlog AS b
 WHERE b.queue = %s AND b.channel = %s
 """
@@ -116,7 +117,7 @@ class Letters:
 def counted(channel: Channel, *, using: str) -> BacklogCounts:
     """Return the counts of the last measurement."""
     rows = call(using, COUNTED, (channel.queue, channel.name))
-    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, 0, 0, None)
+    return BacklogCounts(*rows[0]) if rows else BacklogCounts(0, 0, 0, 0, 0, 0, 0, None)
 
 
 def now(channel: Channel, backlog: BacklogCounts | None, *, using: str) -> Now:

@@ -45,7 +45,7 @@ STATEMENT_SECONDS = 30.0
 CLEAR = "\x1b[H\x1b[2J"
 SHOWN_BREAKERS = 5
 MOST_QUEUES = 20
-STATS = ("queue", "ready", "leased", "scheduled", "limited", "keyed", "dead", "oldest", "workers", "state")
+STATS = ("queue", "ready", "leased", "scheduled", "blocked", "limited", "keyed", "dead", "oldest", "workers", "state")
 HEALTH_LIMITS = ("max_age", "max_backlog", "max_dead", "max_limit_wait", "max_held", "max_open_breakers")
 FINDING_COLUMNS = 10
 STYLES = {Severity.CRITICAL: "ERROR", Severity.WARNING: "WARNING", Severity.NOTE: "NOTICE"}
@@ -91,7 +91,7 @@ def stats(run: VerbRun) -> None:
 def counts(row: QueueHealth) -> dict[str, Any]:
     """Return the row of a queue in the table of stats."""
     more = "" if row.complete else "+"
-    waiting = row.scheduled, row.waiting_for_limit, row.waiting_for_order_key
+    waiting = row.scheduled, row.blocked, row.waiting_for_limit, row.waiting_for_order_key
     numbers = [f"{number}{more}" for number in (row.ready, row.leased, *waiting, row.dead)]
     oldest = None if row.oldest_age is None else timedelta(seconds=round(row.oldest_age.total_seconds()))
     return dict(zip(STATS, (row.queue, *numbers, oldest, row.workers, "paused" if row.paused else ""), strict=True))

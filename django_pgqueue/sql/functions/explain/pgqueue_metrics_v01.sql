@@ -1,8 +1,8 @@
 -- Reports length by state, ages and totals of each channel. It is for operators and monitors, not for hot paths: it
 -- counts the live messages, and with p_totals the archive and the dead letters.
--- scheduled: messages that wait for their time, or for other messages; waiting_for_limit: those that wait for a full
--- shared limit; waiting_for_order_key: those that wait for the message before them of their order key. oldest and newest: age of the
--- ready messages since they became due. total: messages ever enqueued.
+-- scheduled: messages that wait for their time, or for other messages, which blocked counts alone; waiting_for_limit:
+-- those that wait for a full shared limit; waiting_for_order_key: those that wait for the message before them of their
+-- order key. oldest and newest: age of the ready messages since they became due. total: messages ever enqueued.
 -- Locks: none.
 CREATE FUNCTION pgqueue_metrics(p_queue text DEFAULT NULL, p_channel text DEFAULT NULL, p_totals boolean DEFAULT true)
 RETURNS TABLE (
@@ -16,7 +16,8 @@ RETURNS TABLE (
     dead bigint,
     oldest interval,
     newest interval,
-    total bigint
+    total bigint,
+    blocked bigint
 )
 LANGUAGE sql
 STABLE
@@ -30,6 +31,7 @@ WITH live AS (
         count(*) FILTER (WHERE m.status = 3 AND coalesce(m.waits_for, -2) = -2) AS scheduled,
         count(*) FILTER (WHERE m.waits_for >= 0) AS limited,
         count(*) FILTER (WHERE m.waits_for = -1) AS keyed,
+        count(*) FILTER (WHERE m.waits_for = -2) AS blocked,
         min(m.dequeue_at) FILTER (WHERE m.status = 1) AS oldest,
         max(m.dequeue_at) FILTER (WHERE m.status = 1) AS newest
     FROM pgqueue_message AS m
@@ -65,7 +67,8 @@ SELECT c.queue::text, c.name::text, coalesce(l.ready, 0), coalesce(l.leased, 0),
     CASE WHEN p_totals THEN
         coalesce(l.ready + l.leased + l.scheduled + l.limited + l.keyed, 0) + coalesce(d.letters, 0)
             + coalesce(a.messages, 0) + coalesce(u.messages, 0) + coalesce(t.messages, 0)
-    END
+    END,
+    coalesce(l.blocked, 0)
 FROM pgqueue_channel AS c
 -- Read once: two ages of one message are equal.
 CROSS JOIN (SELECT clock_timestamp() AS now OFFSET 0) AS n

@@ -1,5 +1,5 @@
 -- Counts the present messages by queue and channel: ready, leased, scheduled, those that wait for a full shared limit
--- or for their order key, dead letters that wait, and since when the oldest has been due.
+-- or for their order key, those of the scheduled ones that wait for other messages (blocked), dead letters that wait, and since when the oldest has been due.
 -- It reads the indexes of all live messages and of the dead letters that wait, so the caller counts less often when
 -- that takes long. Rows that stay as they are are not written.
 -- Locks: its own rows; pgqueue_measure runs once at a time.
@@ -18,15 +18,16 @@ WITH ready AS MATERIALIZED (
 leased AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 2 GROUP BY m.channel_id
 ),
--- Counts the messages of each channel that wait for their time, for a limit, or for their order key.
+-- Counts the messages of each channel that wait for their time, for a limit, for their order key, or for others.
 scheduled AS MATERIALIZED (
     SELECT m.channel_id, count(*) AS messages FROM pgqueue_message AS m WHERE m.status = 3 GROUP BY m.channel_id
 ),
 -- Counts those of them that do not wait for their time.
 waiting AS MATERIALIZED (
-    SELECT m.channel_id, count(*) AS messages, count(*) FILTER (WHERE m.waits_for >= 0) AS limited
+    SELECT m.channel_id, count(*) FILTER (WHERE m.waits_for >= 0) AS limited,
+        count(*) FILTER (WHERE m.waits_for = -1) AS keyed, count(*) FILTER (WHERE m.waits_for = -2) AS blocked
     FROM pgqueue_message AS m
-    WHERE m.waits_for >= -1
+    WHERE m.waits_for IS NOT NULL
     GROUP BY m.channel_id
 ),
 -- Counts the dead letters that were not redriven.
@@ -40,10 +41,11 @@ dead AS MATERIALIZED (
 counted AS MATERIALIZED (
     SELECT coalesce(l.queue, d.queue) AS queue, coalesce(l.channel, d.channel) AS channel,
         coalesce(l.ready, 0) AS ready, coalesce(l.leased, 0) AS leased, coalesce(l.scheduled, 0) AS scheduled,
-        coalesce(l.limited, 0) AS limited, coalesce(l.keyed, 0) AS keyed, coalesce(d.messages, 0) AS dead, l.oldest_at
+        coalesce(l.limited, 0) AS limited, coalesce(l.keyed, 0) AS keyed, coalesce(l.blocked, 0) AS blocked,
+        coalesce(d.messages, 0) AS dead, l.oldest_at
     FROM (
         SELECT c.queue, c.name AS channel, r.messages AS ready, h.messages AS leased,
-            s.messages - coalesce(w.messages, 0) AS scheduled, w.limited, w.messages - w.limited AS keyed, r.oldest_at
+            s.messages - coalesce(w.limited + w.keyed, 0) AS scheduled, w.limited, w.keyed, w.blocked, r.oldest_at
         FROM pgqueue_channel AS c
         LEFT JOIN ready AS r ON r.channel_id = c.id
         LEFT JOIN leased AS h ON h.channel_id = c.id
@@ -55,11 +57,11 @@ counted AS MATERIALIZED (
 ),
 -- Adds a row for each whole queue.
 levels AS MATERIALIZED (
-    SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.limited, c.keyed, c.dead, c.oldest_at
+    SELECT c.queue, c.channel, c.ready, c.leased, c.scheduled, c.limited, c.keyed, c.blocked, c.dead, c.oldest_at
     FROM counted AS c
     UNION ALL
-    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.limited), sum(c.keyed), sum(c.dead),
-        min(c.oldest_at)
+    SELECT c.queue, NULL, sum(c.ready), sum(c.leased), sum(c.scheduled), sum(c.limited), sum(c.keyed), sum(c.blocked),
+        sum(c.dead), min(c.oldest_at)
     FROM counted AS c
     GROUP BY c.queue
 ),
@@ -73,15 +75,16 @@ gone AS (
             AND (l.channel IS NULL) = (b.channel IS NULL))
 )
 INSERT INTO pgqueue_backlog AS b (
-    queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, dead, oldest_at)
-SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.limited, l.keyed, l.dead, l.oldest_at FROM levels AS l
+    queue, channel, ready, leased, scheduled, waiting_for_limit, waiting_for_order_key, blocked, dead, oldest_at)
+SELECT l.queue, l.channel, l.ready, l.leased, l.scheduled, l.limited, l.keyed, l.blocked, l.dead, l.oldest_at
+FROM levels AS l
 ON CONFLICT (queue, channel) DO UPDATE
 SET ready = excluded.ready, leased = excluded.leased, scheduled = excluded.scheduled,
     waiting_for_limit = excluded.waiting_for_limit, waiting_for_order_key = excluded.waiting_for_order_key,
-    dead = excluded.dead, oldest_at = excluded.oldest_at
+    blocked = excluded.blocked, dead = excluded.dead, oldest_at = excluded.oldest_at
 WHERE (
-    b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.waiting_for_order_key, b.dead, b.oldest_at
+    b.ready, b.leased, b.scheduled, b.waiting_for_limit, b.waiting_for_order_key, b.blocked, b.dead, b.oldest_at
 ) IS DISTINCT FROM (
     excluded.ready, excluded.leased, excluded.scheduled, excluded.waiting_for_limit, excluded.waiting_for_order_key,
-    excluded.dead, excluded.oldest_at);
+    excluded.blocked, excluded.dead, excluded.oldest_at);
 $$;
