@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import wraps
+from itertools import chain
 from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -63,29 +65,42 @@ class Mismatch(ValueError):
     """A payload does not fit its type. The text names the place and the types, and no value of the payload."""
 
 
+REFERENCE = {"model", "pk", "using"}
+"""The keys of the object that stands for a row of a model."""
+
+FETCHED: ContextVar[Mapping[tuple[type[Model], str, str], Model] | None] = ContextVar("pgqueue_rows", default=None)
+"""The rows of the deliveries that are being converted, by model, database and the text of the primary key."""
+
+
 @dataclass(frozen=True, slots=True)
 class PayloadType:
-    """Hold the converter of a type, and whether a value of it has ``rows``: instances of models, to be fetched."""
+    """Hold the converter of a type, and the ``models`` whose rows its values have, to be fetched."""
 
     convert: Convert
-    rows: bool
+    models: tuple[type[Model], ...] = ()
+
+    @property
+    def rows(self) -> bool:
+        """Return whether a value may have rows."""
+        return bool(self.models)
 
 
 def payload_type(annotation: Any) -> PayloadType:
     """Return how a value of the type ``annotation`` is made from JSON. Raises what :func:`converter` raises."""
-    return PayloadType(converter(annotation), holds_rows(annotation))
+    return PayloadType(converter(annotation), tuple(models_of(annotation)))
 
 
-def holds_rows(annotation: Any) -> bool:
-    """Return whether a type that :func:`converter` takes is, or contains, a model."""
+def models_of(annotation: Any) -> Iterator[type[Model]]:
+    """Yield the models that a type is, or contains. The type is one that :func:`converter` takes."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
-        return True
-    if is_dataclass(annotation) and isinstance(annotation, type):
+        yield annotation
+    elif is_dataclass(annotation) and isinstance(annotation, type):
         hints = get_type_hints(annotation)
-        return any(holds_rows(hints[field.name]) for field in fields(annotation) if field.init)
-    if hasattr(annotation, "__required_keys__"):
-        return any(map(holds_rows, get_type_hints(annotation, include_extras=True).values()))
-    return get_origin(annotation) is not Literal and any(map(holds_rows, get_args(annotation)))
+        yield from chain.from_iterable(models_of(hints[field.name]) for field in fields(annotation) if field.init)
+    elif hasattr(annotation, "__required_keys__"):
+        yield from chain.from_iterable(map(models_of, get_type_hints(annotation, include_extras=True).values()))
+    elif get_origin(annotation) is not Literal:
+        yield from chain.from_iterable(map(models_of, get_args(annotation)))
 
 
 def converter(annotation: Any) -> Convert:
@@ -180,7 +195,7 @@ def row_converter(kind: type[Model]) -> Convert:
     """
 
     def convert(value: Any, path: str) -> Any:
-        if not isinstance(value, dict) or value.keys() != {"model", "pk", "using"}:
+        if not isinstance(value, dict) or value.keys() != REFERENCE:
             raise Mismatch(f"{path} is {json_kind(value)}, not a reference to a {kind.__name__}")
         try:
             model = apps.get_model(value["model"])
@@ -189,6 +204,8 @@ def row_converter(kind: type[Model]) -> Convert:
         # The annotation decides which rows a payload may name; a model that inherits from it is one of them.
         if not issubclass(model, kind):
             raise Mismatch(f"{path} is a reference to a {model._meta.label}, not to a {kind.__name__}")
+        if fetched := (FETCHED.get() or {}).get((model, str(value["using"]), str(value["pk"]))):
+            return fetched
         pk = tuple(value["pk"]) if isinstance(value["pk"], list) else value["pk"]
         try:
             return model._base_manager.using(value["using"]).get(pk=pk)
@@ -302,30 +319,62 @@ def converting(function: Callable[[Any], Any], kind: PayloadType, *, asynchronou
 
         @wraps(function)
         async def acall(argument: Any) -> Any:
-            taken = await fetch(argument, kind.convert) if fetch else converted(argument, kind.convert)
+            taken = await fetch(argument, kind) if fetch else converted(argument, kind)
             return await function(taken)
 
         return acall
 
     @wraps(function)
     def call(argument: Any) -> Any:
-        return function(converted(argument, kind.convert))
+        return function(converted(argument, kind))
 
     return call
 
 
-def converted(argument: Delivery[Any] | list[Delivery[Any]], convert: Convert) -> Any:
+def converted(argument: Delivery[Any] | list[Delivery[Any]], kind: PayloadType) -> Any:
     """Return copies of the deliveries with payloads of the handler's type.
 
     Logs, signals and other processes get the payload as it was enqueued. A copy shares its cancellation with the
-    worker's delivery. Raises Reject for a payload that does not fit.
+    worker's delivery. Deliveries that name the same row share its instance. Raises Reject for a payload that does not
+    fit.
     """
+    deliveries = argument if isinstance(argument, list) else [argument]
+    token = FETCHED.set(fetch_rows([delivery.payload for delivery in deliveries], kind.models))
     try:
-        if isinstance(argument, list):
-            return [replace(delivery, payload=payload_for(delivery, convert)) for delivery in argument]
-        return replace(argument, payload=payload_for(argument, convert))
+        taken = [replace(delivery, payload=payload_for(delivery, kind.convert)) for delivery in deliveries]
     except Mismatch as problem:
         raise Reject(INVALID, {"problem": str(problem)}) from None
+    finally:
+        FETCHED.reset(token)
+    return taken if isinstance(argument, list) else taken[0]
+
+
+def fetch_rows(
+    payloads: list[Any], models: tuple[type[Model], ...]
+) -> Mapping[tuple[type[Model], str, str], Model] | None:
+    """Return the rows that payloads name, with one query for each model and database; None if that saves no query.
+
+    ``models``: those whose rows may be named. References that are wrong are left out: the converter tells of them.
+    """
+    wanted: dict[tuple[type[Model], str], set[str | int]] = {}
+    left = payloads[:] if models else []
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict) and value.keys() == REFERENCE:
+            with suppress(LookupError, ValueError, AttributeError):
+                model = apps.get_model(value["model"])
+                if issubclass(model, models) and isinstance(value["using"], str) and isinstance(value["pk"], str | int):
+                    wanted.setdefault((model, value["using"]), set()).add(value["pk"])
+        elif isinstance(value, dict):
+            left += value.values()
+    found = {}
+    for (model, using), keys in wanted.items():
+        with suppress(ValueError, TypeError, ValidationError):
+            for row in model._base_manager.using(using).filter(pk__in=keys) if len(keys) > 1 else ():
+                found[model, using, str(row.pk)] = row
+    return found or None
 
 
 def payload_for(delivery: Delivery[Any], convert: Convert) -> Any:

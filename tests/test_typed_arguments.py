@@ -112,6 +112,53 @@ def test_a_row_that_is_gone_is_a_dead_letter_at_once(batch: int | None):
     assert [d.payload for each in seen for d in (each if batch else [each])] == [groups[1]]
 
 
+@pytest.mark.django_db
+def test_a_batch_fetches_its_rows_with_one_query_for_each_model():
+    @handler("t.many", batch=10)
+    def take(deliveries: list[Delivery[Welcome]]):
+        seen.extend(delivery.payload for delivery in deliveries)
+
+    groups = [Group.objects.create(name=name) for name in "abc"]
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    for group in groups:
+        take.enqueue(Welcome(group, at, other=groups[0]))
+    with CaptureQueriesContext(connection) as queries:
+        drain()
+    assert len([query for query in queries if '"auth_group"' in query["sql"]]) == 1
+    assert [each.group.name for each in seen] == ["a", "b", "c"]
+    assert {id(each.other) for each in seen} == {id(seen[0].group)}
+
+
+@pytest.mark.django_db
+def test_one_message_with_many_rows_fetches_them_with_one_query():
+    groups = [Group.objects.create(name=name) for name in "abc"]
+
+    @handler("t.list")
+    def take(delivery: Delivery[Many]):
+        seen.append(delivery.payload["groups"])
+
+    take.enqueue({"groups": groups})
+    with CaptureQueriesContext(connection) as queries:
+        drain()
+    assert len([query for query in queries if '"auth_group"' in query["sql"]]) == 1
+    assert seen == [groups]
+
+
+@pytest.mark.django_db
+def test_a_reference_that_is_wrong_fails_alone_and_not_the_rows_of_its_batch():
+    @handler("t.many", batch=10, max_attempts=1)
+    def take(deliveries: list[Delivery[Group]]):
+        seen.extend(delivery.payload.name for delivery in deliveries)
+
+    for group in (Group.objects.create(name="a"), Group.objects.create(name="b")):
+        take.enqueue(group)
+    for wrong in ({"model": "auth.group", "pk": "x", "using": "default"}, {"model": "auth.user", "pk": 1, "using": ""}):
+        enqueue("t.many", wrong)
+    drain()
+    assert seen == ["a", "b"]
+    assert [letter.reason for letter in DeadLetter.objects.all()] == ["invalid_payload"] * 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_an_async_handler_gets_its_rows_too():
     @handler("t.async")

@@ -10,7 +10,8 @@ class Backlog(models.Model):
 
     ``channel`` NULL: those of the whole queue. A channel without messages has no row. ``waiting_for_limit``: those that
     wait for a full shared limit. ``waiting_for_order_key``: those that wait for the message before them of their order
-    key. ``blocked``: those of the scheduled ones that wait for other messages. ``oldest_at``: since when the oldest ready message has been due.
+    key. ``blocked``: those of the scheduled ones that wait for other messages. ``oldest_at``: since when the oldest
+    ready message has been due.
     """
 
     queue = models.CharField(max_length=100, db_collation="C")

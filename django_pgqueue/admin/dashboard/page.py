@@ -230,7 +230,7 @@ class DashboardAdmin(ReadOnlyAdmin):
     def backlog_cells(
         self, backlog: BacklogCounts, link: Link, live: Mapping[str, Any], dead: Mapping[str, Any]
     ) -> dict[str, str]:
-        """Return the cells ready, leased, scheduled, waiting for a limit, for an order key, for others, and dead as links.
+        """Return the cells ready, leased, scheduled, waiting for a limit, a key, others, and dead as links.
 
         ``live`` filters the list of messages, ``dead`` the list of dead letters, which knows a channel by its name.
         """

@@ -16,7 +16,11 @@ DECLARE
     v_id bigint;
     v_ended integer := 0;
 BEGIN
-    FOR v_id IN SELECT DISTINCT u.batch_id FROM pgqueue_batch_unsure AS u LIMIT 1000 LOOP
+    -- The oldest first: a batch that waits for room leaves a new note.
+    FOR v_id IN
+        SELECT u.batch_id FROM pgqueue_batch_unsure AS u
+        GROUP BY u.batch_id ORDER BY min(u.noted_at), u.batch_id LIMIT 1000
+    LOOP
         PERFORM FROM pgqueue_batch AS b WHERE b.id = v_id AND b.finished_at IS NULL FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             IF NOT pgqueue_after_seal(v_id) THEN

@@ -9,7 +9,10 @@ AS $$
 DECLARE
     v_name text;
 BEGIN
-    FOR v_name IN SELECT DISTINCT u.name FROM pgqueue_event_unsure AS u LIMIT 1000 LOOP
+    -- The oldest first, so that each has its turn.
+    FOR v_name IN
+        SELECT u.name FROM pgqueue_event_unsure AS u GROUP BY u.name ORDER BY min(u.noted_at), u.name LIMIT 1000
+    LOOP
         IF pg_try_advisory_xact_lock(hashtextextended('pgqueue_event:' || v_name, 0)) THEN
             DELETE FROM pgqueue_event_unsure AS u WHERE u.name = v_name;
             PERFORM pgqueue_event_wake(v_name);
