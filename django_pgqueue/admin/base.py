@@ -238,13 +238,14 @@ class BaseAdmin(AnyAdmin):
 
     def link_for(self, request: HttpRequest) -> Link:
         """Return a function like ``link`` that makes links only to pages that the user may view."""
-        allowed: dict[str, bool] = {}
+        allowed: dict[tuple[str, str], bool] = {}
 
         def link(text: object, page: str, *args: object, **query: object) -> str:
-            model = page.partition("_")[0]
-            if model not in allowed:
-                allowed[model] = request.user.has_perm(f"pgqueue.view_{model}")
-            return self.link(text, page, *args, **query) if allowed[model] and page else str(text)
+            *app, model, _view = page.split("_") if page else ("", "")
+            known = "_".join(app) or "pgqueue", model
+            if known not in allowed:
+                allowed[known] = request.user.has_perm(f"{known[0]}.view_{model}")
+            return self.link(text, page, *args, **query) if allowed[known] and page else str(text)
 
         return link
 

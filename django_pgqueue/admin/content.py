@@ -113,7 +113,10 @@ class ContentAdmin(ReadOnlyAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         item = super().get_object(request, object_id, from_field)
-        return None if item is None else prepare(request, item)
+        if item is None:
+            return None
+        item.link = self.link_for(request)
+        return prepare(request, item)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         # Only the app has progress and steps.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import apps
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -25,6 +27,7 @@ from django_pgqueue.admin.filters import (
     HolderFilter,
     WaitingFilter,
 )
+from django_pgqueue.admin.picture import badge_of, picture_of_message
 from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.models import Channel, Message, SharedLimit
 from django_pgqueue.sql.call import alias, call
@@ -35,7 +38,6 @@ SELECT a.member_id, EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = a.
 FROM pgqueue_batch_member AS a WHERE a.batch_id = -%s::bigint ORDER BY a.member_id LIMIT 20
 """
 EVENT = f"SELECT s.name {message_actions.WAITING} LIMIT 1"
-WAITS = {-1: _("waits for its order key"), -2: _("blocked")}
 TIMES = ["created_at", "dequeue_at", "held_until", "leased_at", "lease_expires_at", "cancelled_at"]
 
 
@@ -59,6 +61,8 @@ class MessageAdmin(BulkActionsAdmin):
         (_("Retry policy"), {"fields": ["backoff", "backoff_factor", "backoff_longest"]}),
         (_("Times"), {"fields": [*TIMES]}),
     ]
+    if apps.is_installed(FLOW):
+        fieldsets.insert(3, (_("What hangs together"), {"fields": ["picture"]}))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
         # With select_related, a message whose channel was deleted by hand would be missing from the list.
@@ -116,6 +120,13 @@ class MessageAdmin(BulkActionsAdmin):
             return self.link(_("dead letter %d") % pk, "deadletter_change", pk)
         return self.link(_("message %d") % pk, "message_change", pk)
 
+    @admin.display(description=_("picture"))
+    def picture(self, message: Any) -> str:
+        """Return what hangs together with a message that has a batch, waits for others, or is waited for."""
+        if message.flow is None and message.waits_for != -2:
+            return self.or_dash(None)
+        return self.or_dash(picture_of_message(message, link=message.link, using=alias(None)))
+
     @admin.display(description=_("explanation"))
     def explanation(self, message: Message) -> str:
         """Explain now why the message is not running, with a link to its channel."""
@@ -128,8 +139,7 @@ class MessageAdmin(BulkActionsAdmin):
         if message.cancelled_at is not None:
             return rendering.badge(_("leased, to be cancelled"), "late")
         if message.waits_for is not None:
-            waits = WAITS.get(message.waits_for, _("waits for a limit"))
-            return rendering.badge(waits, "late")
+            return rendering.badge(*badge_of("message", str(message.status), message.waits_for))
         return rendering.badge(message.get_status_display(), story.KINDS.get(message.status, "bad"))
 
     def actions_on(self, item: Message) -> dict[str, Text]:

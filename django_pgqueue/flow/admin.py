@@ -12,7 +12,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import ReadOnlyAdmin, capped, column
+from django_pgqueue.admin.base import Link, ReadOnlyAdmin, capped, column
+from django_pgqueue.admin.picture import picture_of_batch
 from django_pgqueue.flow.batch import Batch
 from django_pgqueue.flow.models import BatchRecord
 from django_pgqueue.models import Message
@@ -58,13 +59,37 @@ class BatchAdmin(ReadOnlyAdmin):
     sortable_by = ["id"]
     search_fields = ["=id"]
     big_columns = ("on_done", "on_dead")
-    fields = ["id", "state", "outer", "counts", "outstanding", "lost", "followed", "opened_at", "finished_at"]
+    fields = [
+        "id",
+        "state",
+        "outer",
+        "picture",
+        "counts",
+        "outstanding",
+        "lost",
+        "followed",
+        "opened_at",
+        "finished_at",
+    ]
 
     members = column(_("members in its block"), lambda batch: rendering.number(f"{batch.total:,}"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BatchRecord]:
         # The others are messages that wait.
         return super().get_queryset(request).filter(pk__gt=0)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        batch = super().get_object(request, object_id, from_field)
+        if batch is not None:
+            batch.link = self.link_for(request)
+        return batch
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        found = super().get_changelist_instance(request)
+        link = self.link_for(request)
+        for batch in found.result_list:
+            batch.link = link
+        return found
 
     @admin.display(description=_("state"))
     def state(self, batch: BatchRecord) -> str:
@@ -76,15 +101,15 @@ class BatchAdmin(ReadOnlyAdmin):
         return rendering.badge(*((_("over"), "good") if batch.finished_at is not None else (_("running"), "busy")))
 
     @admin.display(description=_("outer batch"))
-    def outer(self, batch: BatchRecord) -> str:
-        return self.or_dash(None if batch.parent_id is None else self.link_to_member(-batch.parent_id, ""))
+    def outer(self, batch: Any) -> str:
+        return self.or_dash(None if batch.parent_id is None else link_to_member(batch.link, -batch.parent_id, ""))
 
     @admin.display(description=_("what followed"))
-    def followed(self, batch: BatchRecord) -> str:
+    def followed(self, batch: Any) -> str:
         if batch.callback_id is None:
             return self.or_dash(None)
         [(model,)] = call(batch._state.db, WHERE_IS, [batch.callback_id])
-        return self.link_to_member(batch.callback_id, model or "")
+        return link_to_member(batch.link, batch.callback_id, model or "")
 
     @admin.display(description=_("members by state"))
     def counts(self, batch: BatchRecord) -> str:
@@ -97,26 +122,31 @@ class BatchAdmin(ReadOnlyAdmin):
         return rendering.table([_("state"), _("members")], [*rows, (_("all"), counts.total)])
 
     @admin.display(description=_("newest outstanding members"))
-    def outstanding(self, batch: BatchRecord) -> str:
+    def outstanding(self, batch: Any) -> str:
         found = call(batch._state.db, OUTSTANDING, [batch.pk, SHOWN_MEMBERS])
-        rows = [(self.link_to_member(member, "message"), state_text(status)) for member, status in found]
+        rows = [(link_to_member(batch.link, member, "message"), state_text(status)) for member, status in found]
         return rendering.table([_("member"), _("state")], rows) if rows else self.or_dash(None)
 
     @admin.display(description=_("newest lost members"))
-    def lost(self, batch: BatchRecord) -> str:
+    def lost(self, batch: Any) -> str:
         found = call(batch._state.db, LOST, [batch.pk, SHOWN_MEMBERS])
         kept = {"dead": "deadletter", "erased": ""}
-        rows = [(self.link_to_member(member, kept.get(end, "archivedmessage")), end) for member, end in found]
+        rows = [(link_to_member(batch.link, member, kept.get(end, "archivedmessage")), end) for member, end in found]
         return rendering.table([_("member"), _("outcome")], rows) if rows else self.or_dash(None)
 
-    def link_to_member(self, member: int, model: str) -> str:
-        """Return a link to a member.
+    @admin.display(description=_("what hangs together"))
+    def picture(self, batch: Any) -> str:
+        return self.or_dash(picture_of_batch(batch, link=batch.link, using=batch._state.db))
 
-        ``member``: the id of a message, which is in ``model``, or minus that of a batch.
-        """
-        if member < 0:
-            return self.link(_("batch %d") % -member, "batchrecord_change", -member)
-        return self.link(member, f"pgqueue_{model}_change", member) if model else str(member)
+
+def link_to_member(link: Link, member: int, model: str) -> str:
+    """Return a link to a member, if the user may view it.
+
+    ``member``: the id of a message, which is in ``model``, or minus that of a batch.
+    """
+    if member < 0:
+        return link(_("batch %d") % -member, "pgqueue_flow_batchrecord_change", -member)
+    return link(member, f"pgqueue_{model}_change", member) if model else str(member)
 
 
 def state_text(status: int | None) -> str | Promise:
