@@ -139,6 +139,7 @@ class Storm:
 
     def settle(self, session: psycopg.Connection[Any], driver: Recorder) -> None:
         resume_all(session)
+        notify_all(session)
         share_crowd(session, self.options.get("crowd", {}))
         [left] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)
         within = DRAIN_WITHIN + left / PACE
@@ -194,6 +195,13 @@ def resume_all(session: psycopg.Connection[Any]) -> None:
     """Open what the operator has paused."""
     session.execute("UPDATE pgqueue_channel SET paused_at = NULL WHERE paused_at IS NOT NULL")
     session.execute("SELECT pgqueue_limit_resume(%s)", (SHARED,))
+
+
+def notify_all(session: psycopg.Connection[Any]) -> None:
+    """Notify the events that messages wait for, and that their producers have not."""
+    query = "SELECT m.payload ->> 'key' FROM pgqueue_message AS m WHERE m.payload ->> 'key' LIKE 'steps:%'"
+    for event in session.execute(query).fetchall():
+        session.execute("SELECT pgqueue_notify_event(%s)", event)
 
 
 def limit_queue(session: psycopg.Connection[Any], limit: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.cases import cases
 from verification.chaos.checker import check
 from verification.chaos.history.load import forget
-from verification.chaos.story import Story, lived, only, violated
+from verification.chaos.story import SCHEDULED, Story, lived, only, violated
 
 
 def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
@@ -45,15 +45,22 @@ def test_a_good_history_breaks_nothing_and_exercises_everything() -> None:
     debounced = {"key": "d", "until": "due", "at_most": "1 s"}
     story.create(6, channel=3, detail={"after": 7, "awaits": [4], "unique": debounced})
     story.serve(6)
+    story.create(7, channel=3, kind="steps")
+    story.lease(7, "g")
+    story.row("stepped", message=7)
+    story.row("step", message=7, key="steps:7", outcome="wait")
+    story.give_back(7, status=SCHEDULED)
+    story.row("event", key="steps:7")
+    story.serve(7)
     story.info("drained")
     story.info("server", sqlstate="57P01", message="terminating connection", pid=1)
     story.read(1, dead=(2,))
-    story.read(3, 4, 6, last=True)
-    story.census(1, 2, 3, 4, 6, final=True)
+    story.read(3, 4, 6, 7, last=True)
+    story.census(1, 2, 3, 4, 6, 7, final=True)
     verdicts = check(story.history())
     assert {verdict.name: verdict.violations for verdict in verdicts if verdict.violations} == {}
     assert [verdict.name for verdict in verdicts if not verdict.checked] == []
-    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 30)]
+    assert [verdict.name for verdict in verdicts] == [f"I{number}" for number in range(1, 32)]
 
 
 def test_a_call_whose_answer_was_lost_may_have_been_done_or_not() -> None:

@@ -40,14 +40,18 @@ FLOW: dict[str, Any] = {
     "PassingIsHeld": True, "PassingLooks": True, "LocksBatch": True, "WaitsForPassed": True, "CountsAgain": True,
     "TimeoutNotes": True, "SweepSeals": True,
 }  # fmt: skip
+EVENTS: dict[str, Any] = {
+    "Messages": "{m1, m2}", "WaitHoldsName": True, "WaitLooks": True, "NotifyHoldsName": True, "BusyIsNoted": True,
+    "OnlyParked": True,
+}  # fmt: skip
 READER: dict[str, Any] = {
     "Transactions": "{t1, t2, t3}", "Partitions": "{p1, p2}", "MaxServerCrashes": 0, "MaxReaderCrashes": 1,
     "Drops": True, "ByXid": True, "HorizonOfRunning": True, "WaitsForDisk": True, "OneConnection": True,
     "OneCommit": True, "KeptUntilExported": True,
 }  # fmt: skip
 CONSTANTS = {
-    "Lease": LEASE, "Line": LINE, "Turns": TURNS, "Keys": KEYS, "Flow": FLOW, "LockOrder": LOCKS,
-    "ArchiveReader": READER,
+    "Lease": LEASE, "Line": LINE, "Turns": TURNS, "Keys": KEYS, "Flow": FLOW, "Events": EVENTS,
+    "LockOrder": LOCKS, "ArchiveReader": READER,
 }  # fmt: skip
 INVARIANTS = {
     "Lease": ("OnePlace", "OneHolder", "Deliveries", "Runs", "LimitHolds", "AnswersAreTrue"),
@@ -55,6 +59,7 @@ INVARIANTS = {
     "Turns": ("TwoTurns", "FreshFirst"),
     "Keys": ("OneDelivered", "Released"),
     "Flow": ("NotEarly", "Once", "Ended", "ClientHoldsNothing"),
+    "Events": ("GoesOn", "BackOffKept"),
     "LockOrder": ("NoCircle", "NoCallWaitsForProducers", "SomeNeverWait", "OnlyLatecomersAreRefused"),
     "ArchiveReader": ("NoDouble", "NoSkip", "NoPhantom", "NothingDroppedUnread"),
 }
@@ -178,6 +183,13 @@ MODELS = (
     without("it looks again after that", "Flow", "Ended", CountsAgain=False),
     without("a wait that comes to its end leaves a note", "Flow", "Ended", TimeoutNotes=False),
     without("the sweep seals what the commit could not", "Flow", "Ended", SweepSeals=False),
+    holds("events", "Events"),
+    holds("events, three messages", "Events", Messages="{m1, m2, m3}", slow=True),
+    without("a message that begins to wait holds a lock of the event", "Events", "GoesOn", WaitHoldsName=False),
+    without("it looks for the event under that lock", "Events", "GoesOn", WaitLooks=False),
+    without("the notification holds a lock of the event", "Events", "GoesOn", NotifyHoldsName=False),
+    without("it leaves a note of a message that is locked", "Events", "GoesOn", BusyIsNoted=False),
+    without("it wakes only who was not leased since the wait began", "Events", "BackOffKept", OnlyParked=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),

@@ -70,6 +70,7 @@ WIDE: dict[str, dict[str, Any]] = {
     "Line": {"MaxReturns": 1},
     "Turns": {"Channels": "{a, b}", "Weight": 2},
     "Keys": {"Messages": "{1, 2}"},
+    "Events": {"Messages": "{m1}"},
     "LockOrder": {"MaxCalls": 1},
     "ArchiveReader": {"Transactions": "{t1, t2}", "MaxServerCrashes": 1},
 }

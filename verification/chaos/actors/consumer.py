@@ -27,6 +27,12 @@ CALLS = {
     "dead_letter": f"SELECT pgqueue_dead_letter({LEASES}, ARRAY['rejected'])",
     "heartbeat": f"SELECT id FROM pgqueue_heartbeat({LEASES}, make_interval(secs => %(lease)s))",
 }
+STEPS = "SELECT count(*) FROM pgqueue_steps(%s, %s) WHERE kind = 'step'"
+STEPPED = "INSERT INTO chaos_audit (event, message, attempts, token) VALUES ('stepped', %s, %s, %s)"
+KEEP = "SELECT pgqueue_step_keep(%s, %s, 'step', 'once', '1')"
+EVENT = "SELECT count(*) FROM pgqueue_step_event(%s, %s, %s)"
+# Longer than the run: an event that wakes nobody is seen.
+PAUSE = "SELECT id FROM pgqueue_step_pause(%s, %s, 'wait', %s, '1 hour')"
 EFFECT = "INSERT INTO chaos_audit (event, message, attempts, token, outcome) VALUES ('effect', %s, %s, %s, %s)"
 
 
@@ -52,6 +58,8 @@ class Consumer(Actor):
         due = [zombie for zombie in self.zombies if zombie.until < time.monotonic()]
         self.zombies = [zombie for zombie in self.zombies if zombie not in due]
         for zombie in due:
+            if zombie.key.startswith("steps") and not self.step_and_wait(zombie):
+                continue
             self.settle(self.random.choice([*CALLS, "complete"]), zombie)
 
     def dequeue(self) -> list[Held]:
@@ -91,10 +99,40 @@ class Consumer(Actor):
                 time.sleep(self.random.random() * 0.01)
         fails = held.key.startswith("flaky") and not self.stage.calm.is_set()
         verb = self.random.choices(list(CALLS), [1, 8, 1, 0.3, 0] if fails else [10, 2, 1, 0.3, 0])[0]
+        if held.key.startswith("steps") and not self.step_and_wait(held):
+            return
         if verb == "complete" and held.key.startswith("atomic"):
             self.complete_with_effect(held)
         else:
             self.settle(verb, held)
+
+    def step_and_wait(self, held: Held) -> bool:
+        """Run the step of a message, unless it is kept, and wait for its event. Return whether that has come."""
+        lease = held.id, held.token
+        call = self.recorder.invoke("step", message=held.id)
+
+        def step(session: ChaosConnection) -> bool:
+            [kept] = session.execute(STEPS, lease).fetchone() or (0,)
+            if not kept:
+                if not self.stage.calm.is_set() and self.chance(0.2):
+                    # Another one gets the message meanwhile.
+                    time.sleep(self.stage.lease * 1.5)
+                with Transaction(session) as transaction:
+                    session.execute(STEPPED, (held.id, held.attempt, held.token))
+                    session.execute(KEEP, lease)
+                    transaction.commit()
+            [came] = session.execute(EVENT, (*lease, held.key)).fetchone() or (0,)
+            call.ok(came=came)
+            return bool(came)
+
+        came = self.session.call(call, step)
+        if came is False:
+            call = self.recorder.invoke("defer", ids=[held.id], tokens=[held.token])
+            self.session.call(call, lambda session: call.ok(done=self.pause_it(session, held)))
+        return bool(came)
+
+    def pause_it(self, session: ChaosConnection, held: Held) -> list[int]:
+        return [row[0] for row in session.execute(PAUSE, (held.id, held.token, held.key)).fetchall()]
 
     def slowly(self, held: Held) -> None:
         """For longer than a lease lasts, with heartbeats in time."""

@@ -36,10 +36,11 @@ UNIQUE = (
 )
 WAYS = {
     "enqueue": 4, "enqueue_many": 2, "enqueue_in_transaction": 3, "insert": 1, "enqueue_batch": 2, "enqueue_after": 1,
-    "enqueue_unique": 2,
+    "enqueue_unique": 2, "enqueue_steps": 2,
 }  # fmt: skip
 ONE = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue({arguments})"
 AFTER = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue_after(%(after)s, %(on_dead)s, {arguments})"
+NOTIFY = "SELECT pgqueue_notify_event(%s)"
 UNLESS = "SELECT id, outcome, pgqueue_raise(refusal) FROM pgqueue_enqueue_unique(%(unique)s, {arguments})"
 ARGUMENTS = (
     "p_handler => %(handler)s, p_payload => %(payload)s, p_channel => %(channel)s, p_queue => %(queue)s, "
@@ -68,6 +69,8 @@ class Producer(Actor):
         self.limit = limit
         self.sent = 0
         self.recent: deque[int] = deque(maxlen=RECENT)
+        # Those that messages with steps wait for, and that have not come.
+        self.events: deque[str] = deque()
         self.kinds: dict[str, float] = stage.options.get("kinds", {"plain": 6, "atomic": 4, "flaky": 1})
 
     def step(self) -> None:
@@ -76,12 +79,14 @@ class Producer(Actor):
         many = self.random.randint(2, 20) if way == "enqueue_many" else 1
         many = self.random.randint(2, 8) if way in ("enqueue_batch", "enqueue_after") else many
         # A message that is replaced has one kind of its own, and gets another one's key.
-        kind = "plain" if way == "enqueue_unique" else None
+        kind = {"enqueue_unique": "plain", "enqueue_steps": "steps"}.get(way)
         messages = [self.maybe_keyed(self.maybe_limited(self.message(channel, kind))) for _ in range(many)]
         keys = [json.loads(message["payload"])["key"] for message in messages]
         call = self.recorder.invoke(way, keys=keys, channel=channel)
         self.session.call(call, lambda session: getattr(self, way)(session, call, messages, keys))
         self.sent += many
+        if self.events and self.chance(0.2):
+            self.notify(self.events.popleft())
         if self.limit is not None and self.sent >= self.limit:
             self.stage.options["done"] = True
             self.stage.stop.wait()
@@ -157,6 +162,37 @@ class Producer(Actor):
         }  # fmt: skip
         arguments = f"{ARGUMENTS}, p_headers => %(headers)s"
         self.remember(call, keys, session.execute(UNLESS.format(arguments=arguments), given).fetchall())
+
+    def enqueue_steps(self, session: ChaosConnection, call: Call, messages: list[Any], keys: list[str]) -> None:
+        """Enqueue a message that waits for the event of its key, which comes in this transaction or later."""
+        plain = {"limits": None, "order_key": None, "cost": None, "delay": "0"}
+        given = {**messages[0], **plain, "channel": self.following(messages)}
+        early = self.chance(0.4)
+        with Transaction(session) as transaction:
+            if early:
+                session.execute(NOTIFY, keys)
+            rows = session.execute(ONE.format(arguments=ARGUMENTS), given).fetchall()
+            if self.chance(0.2):
+                self.stage.stop.wait(self.random.random() * 0.1)
+            transaction.commit()
+        self.remember(call, keys, rows)
+        if not early:
+            self.events.append(keys[0])
+
+    def notify(self, event: str) -> None:
+        """Notify an event; some transactions stay open for a while, and some are rolled back."""
+        call = self.recorder.invoke("notify_event", event=event)
+
+        def work(session: ChaosConnection) -> None:
+            with Transaction(session) as transaction:
+                session.execute(NOTIFY, (event,))
+                if self.chance(0.2):
+                    self.stage.stop.wait(self.random.random() * 0.1)
+                if not self.chance(0.1):
+                    transaction.commit()
+            call.ok()
+
+        self.session.call(call, work)
 
     def following(self, messages: list[Any]) -> str:
         channel: str = FOLLOWING if FOLLOWING in self.stage.channels else messages[0]["channel"]

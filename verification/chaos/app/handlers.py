@@ -18,12 +18,14 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from django_pgqueue import Breaker, Complete, Defer, Delivery, Reject, handler
+from django_pgqueue.flow import steps_of
 from django_pgqueue.signals import message_completed
 from verification.chaos.history import Recorder
 
 LEASE = float(os.environ.get("CHAOS_LEASE", "3"))
 SUPERVISED = os.environ.get("CHAOS_SUPERVISED") == "1"
 EFFECT = "INSERT INTO chaos_audit (event, message, attempts, token, outcome) VALUES ('effect', %s, %s, %s, %s)"
+STEPPED = "INSERT INTO chaos_audit (event, message, attempts, token) VALUES ('stepped', %s, %s, %s)"
 
 
 @cache
@@ -45,6 +47,11 @@ def recorded(delivery: Delivery, **more: Any) -> Iterator[None]:
 def effect(delivery: Delivery, kind: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(EFFECT, (delivery.id, delivery.attempt, str(delivery.token), kind))
+
+
+def stepped(delivery: Delivery) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(STEPPED, (delivery.id, delivery.attempt, str(delivery.token)))
 
 
 def acknowledged(sender: Any, delivery: Delivery, **kwargs: Any) -> None:
@@ -93,6 +100,14 @@ def fail(delivery: Delivery) -> None:
 def defer(delivery: Delivery) -> Any:
     step = delivery.state or 0
     return Defer(state=step + 1) if step < 2 else Complete(step)
+
+
+@chaotic("steps")
+def steps(delivery: Delivery) -> None:
+    """Do something once, and wait for the event of its key."""
+    step = steps_of(delivery)
+    step("once", stepped, delivery, atomic=True)
+    step.wait(delivery.payload["key"], timedelta(hours=1))
 
 
 @chaotic("reject")

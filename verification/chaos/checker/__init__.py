@@ -16,6 +16,7 @@ from . import (
     readers,
     settling,
     shares,
+    steps,
     storage,
     unique,
 )
@@ -52,6 +53,8 @@ CHECKS: tuple[Check, ...] = (
     batches.i27_after,
     unique.i28_unique,
     unique.i29_debounce,
+    steps.i30_events,
+    steps.i31_steps_once,
 )
 
 

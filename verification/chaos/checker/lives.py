@@ -9,6 +9,9 @@ from itertools import groupby
 from verification.chaos.history import History, Row
 from verification.chaos.history.events import LEASED
 
+# What handlers and their steps write beside the message.
+NOT_OF_LIFE = ("effect", "business", "step", "stepped")
+
 
 @dataclass(slots=True)
 class Lease:
@@ -50,7 +53,7 @@ class Lives(dict[int, Life]):
     def __init__(self, history: History) -> None:
         super().__init__()
         for row in history.rows:
-            if row.message is not None and row.event not in ("effect", "business"):
+            if row.message is not None and row.event not in NOT_OF_LIFE:
                 life = self.get(row.message)
                 if life is None:
                     life = self[row.message] = Life(row.message)

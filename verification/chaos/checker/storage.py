@@ -14,7 +14,7 @@ from .verdict import Findings
 EXISTS = {"created": 1, "gone": -1, "archived": 1, "dead": 1}
 ENQUEUES = (
     "enqueue", "enqueue_many", "enqueue_in_transaction", "insert", "enqueue_batch", "enqueue_after",
-    "enqueue_unique")  # fmt: skip
+    "enqueue_unique", "enqueue_steps")  # fmt: skip
 
 
 def i1_in_one_place(history: History, lives: Lives) -> Findings:

@@ -23,7 +23,7 @@ from verification.chaos.actors.producer import Producer
 from verification.chaos.crowd import CROWD, CROWDED, OPTIONS, crowd_stage, prepare_crowd, share_crowd
 from verification.chaos.history import Recorder, audit
 from verification.chaos.server import Server
-from verification.chaos.storm import drained, prepare, resume_all, watch
+from verification.chaos.storm import drained, notify_all, prepare, resume_all, watch
 
 from .faults import Faults
 from .fleet import Fleet
@@ -164,6 +164,7 @@ class Run:
             post.signal(signal.SIGUSR1)
         with self.server.connect(DATABASE) as session:
             resume_all(session)
+            notify_all(session)
             share_crowd(session, {})
             enqueue_one(stage, "slow", "calm")
             [backlog] = session.execute("SELECT count(*) FROM pgqueue_message").fetchone() or (0,)

@@ -131,3 +131,15 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER zz_chaos AFTER INSERT OR UPDATE ON pgqueue_limit FOR EACH ROW EXECUTE FUNCTION chaos_limit();
+
+CREATE FUNCTION chaos_step() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'pgqueue_event' THEN
+        INSERT INTO chaos_audit (event, key) VALUES ('event', NEW.name);
+    ELSE
+        INSERT INTO chaos_audit (event, message, key, outcome) VALUES ('step', NEW.message_id, NEW.name, NEW.kind);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER zz_chaos AFTER INSERT ON pgqueue_step FOR EACH ROW EXECUTE FUNCTION chaos_step();
+CREATE TRIGGER zz_chaos AFTER INSERT ON pgqueue_event FOR EACH ROW EXECUTE FUNCTION chaos_step();

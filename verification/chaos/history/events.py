@@ -44,7 +44,8 @@ class Row(NamedTuple):
     event      created | changed | gone (live messages), archived | dead | redriven, channel,
                queue or limit (what each allows; until when a breaker is open), gate (the
                leases that a dequeue has counted, with those that it takes), and what
-               handlers and producers write in their own transactions: effect, business
+               handlers and producers write in their own transactions: effect, business,
+               stepped (what a step does); step (what is kept of it, outcome: its kind), event
     committed  when the transaction committed; at: when it did this; leased_at: the clock that the lease goes by
     was_*      before a change; settled_token: the lease whose holder gave the message back
     """

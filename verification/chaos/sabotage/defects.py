@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import batches, leases, limits, order
+from . import batches, leases, limits, order, steps
 from .defect import Defect
 
-DEFECTS: tuple[Defect, ...] = (*leases.DEFECTS, *limits.DEFECTS, *order.DEFECTS, *batches.DEFECTS)
+DEFECTS: tuple[Defect, ...] = (*leases.DEFECTS, *limits.DEFECTS, *order.DEFECTS, *batches.DEFECTS, *steps.DEFECTS)
 
 __all__ = ["DEFECTS", "Defect"]

@@ -14,20 +14,24 @@ AS $$
 DECLARE
     v_payload jsonb;
     v_ids bigint[];
-    v_is_busy boolean;
 BEGIN
     SELECT e.payload INTO v_payload FROM pgqueue_event AS e WHERE e.name = p_name;
-    SELECT array_agg(r.id) FILTER (WHERE r.outcome IN ('rescheduled', 'ready')), bool_or(r.outcome = 'busy')
-    INTO v_ids, v_is_busy
-    FROM pgqueue_reschedule(ARRAY(
-        SELECT s.message_id
-        FROM pgqueue_step AS s
-        JOIN pgqueue_message AS m ON m.id = s.message_id AND m.last_leased_at = s.leased_at
-        WHERE s.name = p_name AND s.kind = 'wait' AND s.until IS NOT NULL AND v_payload IS NOT NULL)) AS r;
-    UPDATE pgqueue_step AS s SET value = v_payload, until = NULL
-    WHERE s.message_id = ANY (v_ids) AND s.kind = 'wait' AND s.name = p_name AND s.until IS NOT NULL;
-    IF v_is_busy THEN
-        INSERT INTO pgqueue_event_unsure (name) VALUES (p_name);
+    IF v_payload IS NULL THEN
+        RETURN;
     END IF;
+    v_ids := ARRAY(
+        SELECT m.id FROM pgqueue_step AS s
+        JOIN pgqueue_message AS m ON m.id = s.message_id AND m.last_leased_at = s.leased_at
+        WHERE s.name = p_name AND s.kind = 'wait' AND s.until IS NOT NULL AND m.status IN (1, 3)
+        FOR UPDATE OF m SKIP LOCKED);
+    PERFORM pgqueue_reschedule(v_ids);
+    UPDATE pgqueue_step AS s SET value = v_payload, until = NULL
+    WHERE s.message_id = ANY (v_ids) AND s.kind = 'wait' AND s.name = p_name;
+    -- Those that were skipped are left.
+    INSERT INTO pgqueue_event_unsure (name)
+    SELECT p_name FROM pgqueue_step AS s
+    JOIN pgqueue_message AS m ON m.id = s.message_id AND m.last_leased_at = s.leased_at
+    WHERE s.name = p_name AND s.kind = 'wait' AND s.until IS NOT NULL AND m.status IN (1, 3)
+    LIMIT 1;
 END;
 $$;
