@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -183,7 +184,11 @@ LEASED = "SELECT count(*) FROM pgqueue_message AS m WHERE m.status = 2"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Describe a table with encoded columns. ``source``: the table as t, joined with its channel as c."""
+    """Describe a table with encoded columns.
+
+    ``source``: the table as t, joined with its channel as c, whose ``context`` it is. ``key``: the columns of the
+    primary key, each with its type. ``flow``: the table is one of the app.
+    """
 
     source: str
     queue: str
@@ -192,6 +197,14 @@ class Stored:
     errors: bool = True
     body: bool = True
     where: str = "true"
+    context: str = "c.context"
+    key: tuple[tuple[str, str], ...] = (("id", "bigint"),)
+    flow: bool = False
+
+    @property
+    def start(self) -> tuple[Any, ...]:
+        """Return a key before all others."""
+        return tuple(FIRST[kind] for _, kind in self.key)
 
     def read_sql(self) -> str:
         """Return the query for the next rows; it locks them."""
@@ -199,24 +212,33 @@ class Stored:
         sealed += ["""t.errors::text LIKE '%%"$codec"%%'"""] * self.errors + [BODY_IS_SEALED] * self.body
         shown = [f"t.{column}::text" for column in self.columns]
         shown += ["t.errors::text" if self.errors else "NULL", "t.body" if self.body else "NULL::bytea"]
+        key = ", ".join(f"t.{name}" for name, _ in self.key)
+        after = ", ".join(f"%s::{kind}" for _, kind in self.key)
         # The names are those of TABLES below.
         return (
-            f"SELECT t.id, {self.queue}, {self.channel}, coalesce(c.context, '{{}}')::text, {', '.join(shown)} "  # noqa: S608
-            f"FROM {self.source} WHERE t.id > %s AND {self.where} AND ({' OR '.join(sealed)}) "
-            "ORDER BY t.id LIMIT %s FOR UPDATE OF t SKIP LOCKED"
+            f"SELECT {key}, {self.queue}, {self.channel}, coalesce({self.context}, '{{}}')::text, {', '.join(shown)} "  # noqa: S608
+            f"FROM {self.source} WHERE ({key}) > ({after}) AND {self.where} AND ({' OR '.join(sealed)}) "
+            f"ORDER BY {key} LIMIT %s FOR UPDATE OF t SKIP LOCKED"
         )
 
     def write_sql(self) -> str:
         """Return the statement that stores the rows again."""
         names = [*self.columns, *["errors"] * self.errors]
         changes = [f"{name} = u.{name}::jsonb" for name in names] + ["body = u.body"] * self.body
-        given = ", ".join(["%s::bigint[]", *["%s::text[]"] * len(names), *["%s::bytea[]"] * self.body])
+        keys = [name for name, _ in self.key]
+        given = [f"%s::{kind}[]" for _, kind in self.key] + ["%s::text[]"] * len(names) + ["%s::bytea[]"] * self.body
         return (
             f"UPDATE {self.source.split()[0]} AS t SET {', '.join(changes)} "  # noqa: S608
-            f"FROM unnest({given}) AS u ({', '.join(['id', *names, *['body'] * self.body])}) WHERE t.id = u.id"
+            f"FROM unnest({', '.join(given)}) AS u ({', '.join([*keys, *names, *['body'] * self.body])}) "
+            f"WHERE {' AND '.join(f't.{name} = u.{name}' for name in keys)}"
         )
 
 
+FIRST = {"bigint": 0, "text": "", "uuid": str(UUID(int=0))}
+OF_MESSAGE = """(
+    EXISTS (SELECT FROM pgqueue_message AS m WHERE m.id = t.message_id)
+    OR EXISTS (SELECT FROM pgqueue_dead_letter AS d WHERE d.id = t.message_id)
+)"""
 TABLES = {
     "messages": Stored(
         "pgqueue_message AS t JOIN pgqueue_channel AS c ON c.id = t.channel_id",
@@ -230,46 +252,68 @@ TABLES = {
         "pgqueue_schedule AS t LEFT JOIN pgqueue_channel AS c ON (c.queue, c.name) = (t.queue, t.channel)",
         "t.queue", "t.channel", ("payload",), errors=False, body=False,
     ),
+    "logs": Stored(
+        "pgqueue_log AS t LEFT JOIN pgqueue_channel AS c ON (c.queue, c.name) = (t.queue, t.channel)",
+        "t.queue", "t.channel", ("log",), errors=False, body=False, where=OF_MESSAGE,
+        key=(("message_id", "bigint"), ("lease_token", "uuid")),
+    ),
+    # A wait keeps the payload of its event, which has no channel.
+    "steps": Stored(
+        "pgqueue_step AS t LEFT JOIN pgqueue_message AS m ON m.id = t.message_id AND t.kind <> 'wait' "
+        "LEFT JOIN pgqueue_channel AS c ON c.id = m.channel_id "
+        "LEFT JOIN pgqueue_dead_letter AS d ON d.id = t.message_id AND t.kind <> 'wait' "
+        "LEFT JOIN pgqueue_channel AS e ON (e.queue, e.name) = (d.queue, d.channel)",
+        "coalesce(c.queue, d.queue, '')", "coalesce(c.name, d.channel, '')", ("value",), errors=False, body=False,
+        context="coalesce(c.context, e.context)", flow=True,
+        key=(("message_id", "bigint"), ("kind", "text"), ("name", "text")),
+    ),
+    "events": Stored(
+        "pgqueue_event AS t", "''", "''", ("payload",), errors=False, body=False, context="NULL::jsonb", flow=True,
+        key=(("name", "text"),),
+    ),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Report one batch. ``last_id``: where the next one begins; ``undecodable``: ids that no key decodes."""
+    """Report one batch. ``last``: the key after which the next one begins; ``undecodable``: the first columns of keys
+    whose rows cannot be decoded."""
 
-    last_id: int
+    last: tuple[Any, ...]
     encoded: int
-    undecodable: list[int]
+    undecodable: list[Any]
 
 
-def encode_anew(kind: str, *, after: int, limit: int, using: str) -> EncodedBatch | None:
+def encode_anew(kind: str, *, after: tuple[Any, ...], limit: int, using: str) -> EncodedBatch | None:
     """Encode the next rows of a table with the present codec and its first key, in a transaction of its own.
 
-    ``kind``: one of TABLES. ``after``: the ``last_id`` of the batch before, or 0. ``limit``: the most rows. Messages
-    that are leased, and rows that another transaction holds, are left out. ``using``: database alias.
+    ``kind``: one of TABLES. ``after``: the ``last`` of the batch before, or the ``start`` of the table. ``limit``: the
+    most rows. Messages that are leased, and rows that another transaction holds, are left out. ``using``: database
+    alias.
 
     Returns None if there are no more rows. Raises CodecUnavailable; the batch is then as it was.
     """
     table = TABLES[kind]
     with transaction.atomic(using=using):
-        rows = call(using, table.read_sql(), (after, limit))
+        rows = call(using, table.read_sql(), (*after, limit))
         if not rows:
             return None
         columns: list[list[Any]] = []
-        undecodable = []
-        for number, queue, channel, context, *values in rows:
+        undecodable, size = [], len(table.key)
+        for row in rows:
+            key, (queue, channel, context, *values) = row[:size], row[size:]
             try:
-                columns.append([number, *_encoded(table, values, _place(queue, channel, context))])
+                columns.append([*key, *_encoded(table, values, _place(queue, channel, context))])
             except PayloadUndecodable:
-                undecodable.append(number)
+                undecodable.append(key[0])
         if columns:
             call_update(using, table.write_sql(), [list(column) for column in zip(*columns, strict=True)])
-    return EncodedBatch(rows[-1][0], len(columns), undecodable)
+    return EncodedBatch(rows[-1][:size], len(columns), undecodable)
 
 
 def call_update(using: str, sql: str, params: Sequence[Any]) -> None:
     """Run an UPDATE, which returns no rows of its own."""
-    call(using, f"{sql} RETURNING t.id", params)
+    call(using, f"{sql} RETURNING true", params)
 
 
 def count_leased(using: str) -> int:

@@ -9,7 +9,10 @@ import pytest
 from cryptography.fernet import Fernet
 from django.core.management import CommandError
 
-from django_pgqueue import dead_letter, defer, dequeue, enqueue, redrive, retry
+from django_pgqueue import codecs, dead_letter, defer, dequeue, enqueue, redrive, retry
+from django_pgqueue.flow import notify_event, steps_of
+from django_pgqueue.lifecycle.logs import keep_logs, logs_of
+from django_pgqueue.lifecycle.sealing import place
 from django_pgqueue.models import DeadLetter, Message, Schedule
 from tests.lifecycle.test_fernet import NEW, OLD, use
 from tests.support.codecs import SECRET
@@ -51,6 +54,7 @@ def test_everything_is_readable_without_the_old_key(settings: Any, filled: None)
 
     assert out.splitlines() == [
         "messages: 3 encrypted anew", "dead letters: 1 encrypted anew", "schedules: 1 encrypted anew",
+        "logs: 0 encrypted anew", "steps: 0 encrypted anew", "events: 0 encrypted anew",
     ]  # fmt: skip
     assert stored() != before
     assert SECRET not in stored()
@@ -65,6 +69,34 @@ def test_everything_is_readable_without_the_old_key(settings: Any, filled: None)
     assert Fernet(NEW).decrypt(error["sealed"]["data"])
     assert Fernet(NEW).decrypt(DeadLetter.objects.get().details["data"])
     assert Fernet(NEW).decrypt(Schedule.objects.get(name="nightly").payload["data"])
+
+
+def test_steps_events_and_logs_are_readable_without_the_old_key(settings: Any) -> None:
+    use(settings, [OLD])
+    ids = [enqueue("waits").id, enqueue("dies").id]
+    waits, dies = dequeue(limit=2)
+    for delivery in (waits, dies):
+        for name in ("one", "two"):
+            steps_of(delivery)(name, lambda: SECRET)
+    keep_logs([waits, dies], [SECRET, SECRET])
+    notify_event("early", SECRET)
+    assert steps_of(waits).wait("early") == SECRET
+    defer(waits)
+    dead_letter(dies, reason="refused")
+    use(settings, [NEW, OLD])
+
+    out = run("--batch", "1").splitlines()
+
+    assert out[3:] == ["logs: 2 encrypted anew", "steps: 5 encrypted anew", "events: 1 encrypted anew"]
+    use(settings, [NEW])
+    redrive(dies.id)
+    for delivery in dequeue(limit=2):
+        step = steps_of(delivery)
+        assert step("one", str) == step("two", str) == SECRET
+        assert step.wait("early") == SECRET
+    for message in ids:
+        [log] = logs_of(message)
+        assert codecs.opened(log.log, place("default", "default", None)) == SECRET
 
 
 def test_a_message_keeps_its_place_and_its_attempts(filled: None) -> None:

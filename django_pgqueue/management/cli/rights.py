@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.apps import apps
 from django.core.management.base import CommandError
 from django.db import connections
 
 from django_pgqueue import codecs
 from django_pgqueue.checks.migrated import find_app_problem
 from django_pgqueue.exceptions import CodecUnavailable
+from django_pgqueue.lifecycle.enqueue import FLOW
 from django_pgqueue.lifecycle.sealing import TABLES, count_leased, encode_anew
 from django_pgqueue.management.cli.options import option, positive
 from django_pgqueue.management.cli.verbs import VerbRun, verb
@@ -98,18 +102,20 @@ def check_rights(run: VerbRun) -> None:
 
 
 @verb(
-    "encrypt", "Encrypt messages, dead letters and schedules anew with the first of PAYLOAD_KEYS.", "",
+    "encrypt", "Encrypt all that may come back anew with the first of PAYLOAD_KEYS.", "",
     option("--batch", type=positive, default=200, metavar="N", help="rows of each transaction (default: 200)"),
 )  # fmt: skip
 def encrypt(run: VerbRun) -> None:
     if codecs.current() is None:
         raise CommandError("PAYLOAD_CODEC is not set, so there is nothing to encrypt with.")
-    encrypted, failed = dict.fromkeys(TABLES, 0), {}
-    for kind in TABLES:
-        after, undecodable = 0, list[int]()
+    has_flow = apps.is_installed(FLOW)
+    tables = {kind: table for kind, table in TABLES.items() if has_flow or not table.flow}
+    encrypted, failed = dict.fromkeys(tables, 0), {}
+    for kind, table in tables.items():
+        after, undecodable = table.start, list[Any]()
         try:
             while (done := encode_anew(kind, after=after, limit=run.given.batch, using=run.using)) is not None:
-                encrypted[kind], after = encrypted[kind] + done.encoded, done.last_id
+                encrypted[kind], after = encrypted[kind] + done.encoded, done.last
                 undecodable += done.undecodable
         except CodecUnavailable as error:
             raise CommandError(
