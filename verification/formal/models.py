@@ -189,7 +189,7 @@ MODELS = (
     without("it looks for the event under that lock", "Events", "GoesOn", WaitLooks=False),
     without("the notification holds a lock of the event", "Events", "GoesOn", NotifyHoldsName=False),
     without("it leaves a note of a message that is locked", "Events", "GoesOn", BusyIsNoted=False),
-    without("it wakes only who was not leased since the wait began", "Events", "BackOffKept", OnlyParked=False),
+    without("it wakes no message that was leased since its wait began", "Events", "BackOffKept", OnlyParked=False),
     holds("locks", "LockOrder"),
     holds("locks, three transactions", "LockOrder", Transactions="{a, b, c}", MaxCalls=1, slow=True),
     without("enqueue takes no lock of its channel", "LockOrder", "NoCallWaitsForProducers", FreeEnqueue=False),
