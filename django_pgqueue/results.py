@@ -21,7 +21,7 @@ from django_pgqueue.delivery import Enqueued
 from django_pgqueue.exceptions import MessageFailed, ResultTimeout, ResultUnavailable
 from django_pgqueue.lifecycle.sealing import open_row
 from django_pgqueue.models import ArchivedMessage, DeadLetter, Message
-from django_pgqueue.sql.call import alias
+from django_pgqueue.sql.call import alias, call
 
 # Seconds between two looks at all messages that are waited for: a tenth of what the newest has been waited for, within
 # these bounds.
@@ -40,8 +40,10 @@ class TaskResultLike(Protocol):
 
 
 Awaited = int | Enqueued | TaskResultLike
-# Where a message has ended; None: nothing of it was kept.
-Ending = ArchivedMessage | DeadLetter | None
+# Where a message has ended; True: a batch is over; None: nothing of it was kept.
+Ending = ArchivedMessage | DeadLetter | Literal[True] | None
+# The number of a batch is its id with a minus. Only the app has batches, so the table exists.
+BATCHES = "SELECT -b.id, b.finished_at IS NOT NULL FROM pgqueue_batch AS b WHERE b.id = ANY (%s::bigint[])"
 
 
 def wait_all(
@@ -118,7 +120,14 @@ def late(ids: Sequence[int], endings: dict[int, Ending]) -> ResultTimeout:
 
 
 def value_of(number: int, ending: Ending, on_failed: OnFailed, using: str) -> Any:
-    """Return the result of a message that has ended, or raise, or return, its failure."""
+    """Return the result of a message that has ended, or raise, or return, its failure; None for a batch."""
+    if ending is True:
+        return None
+    if ending is None and number < 0:
+        raise ResultUnavailable(
+            f"nothing is known of batch {-number}",
+            hint="Wait after its block, and after the transaction around it. Retention may have deleted it.",
+        )
     if ending is None:
         if Message.objects.using(using).filter(pk=number).exists():
             raise ResultUnavailable(
@@ -157,8 +166,11 @@ def endings_of(ids: Iterable[int], using: str) -> dict[int, Ending]:
 
     The tables are read in the order in which a message moves, so that one that moves meanwhile is not missed.
     """
-    now_as = {number: number for number in ids}
+    now_as = {number: number for number in ids if number >= 0}
     endings: dict[int, Ending] = {}
+    if batches := [number for number in ids if number < 0]:
+        over = dict(call(using, BATCHES, [[-number for number in batches]]))
+        endings |= {number: True if number in over else None for number in batches if over.get(number, True)}
     while now_as:
         asked = {*now_as.values()}
         live = {*Message.objects.using(using).filter(pk__in=asked).values_list("pk", flat=True)}

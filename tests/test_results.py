@@ -32,6 +32,7 @@ from django_pgqueue import (
 from django_pgqueue import results as module
 from django_pgqueue.delivery import Enqueued, NewMessage
 from django_pgqueue.exceptions import MessageFailed, ResultTimeout, ResultUnavailable
+from django_pgqueue.flow import Batch
 from tests.support.tables import empty_tables
 from tests.support.waiting import eventually
 
@@ -228,3 +229,41 @@ def test_one_look_takes_one_query_while_nothing_has_ended() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert module.endings_of([each.id for each in added if each.id], "default") == {}
     assert len(queries) == 1
+
+
+def test_a_wait_for_a_batch_ends_with_its_last_member(run: Run) -> None:
+    add()
+    settle()
+    with Batch() as batch:
+        first = enqueue("work")
+        enqueue("work")
+    waiting = run(batch.wait, timeout=timedelta(seconds=30))
+    begun(waiting)
+    [delivery] = dequeue()
+    assert delivery.id == first.id
+    dead_letter(delivery, reason="no")
+    assert not waiting.done()
+    settle()
+    counts = waiting.result(10)
+    assert (counts.total, counts.done, counts.lost) == (2, 1, {"dead": 1})
+    assert async_to_sync(batch.await_)(timeout=0) == counts
+    assert wait_all([first.id], on_failed="return")[0].reason == "no"
+
+
+def open_for_a_while() -> Batch:
+    with Batch() as batch:
+        enqueue("work")
+    return batch
+
+
+def test_a_wait_for_a_batch_that_is_not_over_or_not_there() -> None:
+    add()
+    batch = open_for_a_while()
+    with pytest.raises(ResultTimeout, match=rf"^batch {batch.id} was not over in time$"):
+        batch.wait(0.05)
+    with pytest.raises(ResultTimeout, match=rf"^batch {batch.id} was not over in time$"):
+        async_to_sync(batch.await_)(timeout=0.05)
+    with pytest.raises(ResultUnavailable, match="nothing is known of batch 123456"):
+        Batch.of_id(123456).wait(1)
+    with transaction.atomic(), pytest.raises(ResultUnavailable, match="nothing is known of batch"):
+        open_for_a_while().wait(10)

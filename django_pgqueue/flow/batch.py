@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import transaction
 
+import django_pgqueue
 from django_pgqueue import handlers
 from django_pgqueue.conf import settings
 from django_pgqueue.delivery import NO_PAYLOAD, Delivery, Enqueued, NewMessage
-from django_pgqueue.exceptions import InvalidMessage
+from django_pgqueue.exceptions import InvalidMessage, ResultTimeout
 from django_pgqueue.handlers import AnyHandler
 from django_pgqueue.lifecycle.enqueue import enqueue_many, require_flow
 from django_pgqueue.lifecycle.new_messages import bind, by_name
@@ -120,6 +122,29 @@ class Batch:
             raise LookupError(f"there is no batch {self.id}")
         [(total, outstanding, lost, finished_at)] = rows
         return Counts(total, outstanding, json.loads(lost), finished_at)
+
+    def wait(self, timeout: timedelta | float | None = None) -> Counts:
+        """Wait until the batch is over. Returns the numbers of its members.
+
+        ``timeout``: a timedelta or seconds; None: for ever. Raises ResultTimeout, and ResultUnavailable for a batch of
+        which nothing is known, or whose transaction is still open.
+        """
+        try:
+            django_pgqueue.wait_all([-self.id], timeout=timeout, using=self.using)
+        except ResultTimeout:
+            raise self._late() from None
+        return self.counts()
+
+    async def await_(self, timeout: timedelta | float | None = None) -> Counts:  # noqa: ASYNC109  (as the sync one)
+        """Wait as ``wait`` does, without a thread of its own."""
+        try:
+            await django_pgqueue.await_all([-self.id], timeout=timeout, using=self.using)
+        except ResultTimeout:
+            raise self._late() from None
+        return await sync_to_async(self.counts)()
+
+    def _late(self) -> ResultTimeout:
+        return ResultTimeout(f"batch {self.id} was not over in time", ids=(self.id,))
 
     @property
     def finished(self) -> bool:
