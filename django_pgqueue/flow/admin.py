@@ -13,17 +13,16 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
 from django_pgqueue.admin.base import Link, ReadOnlyAdmin, capped, column
-from django_pgqueue.admin.picture import picture_of_batch
+from django_pgqueue.admin.picture import badge_of, picture_of_batch
 from django_pgqueue.flow.batch import Batch
 from django_pgqueue.flow.models import BatchRecord
-from django_pgqueue.models import Message
 from django_pgqueue.sql.call import call
 
 SHOWN_MEMBERS = 100
 MOST_COUNTED = 10_000
 # The newest members: they are settled last. A nested batch has no message.
 OUTSTANDING = """
-SELECT o.member_id, m.status
+SELECT o.member_id, m.status, m.waits_for
 FROM (
     SELECT b.member_id FROM pgqueue_batch_member AS b WHERE b.batch_id = %s ORDER BY b.member_id DESC LIMIT %s
 ) AS o
@@ -31,11 +30,11 @@ LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
 ORDER BY o.member_id DESC
 """
 BY_STATE = """
-SELECT m.status, count(*)
+SELECT m.status, CASE WHEN m.waits_for >= 0 THEN 0 ELSE m.waits_for END, count(*)
 FROM (SELECT b.member_id FROM pgqueue_batch_member AS b WHERE b.batch_id = %s LIMIT %s) AS o
 LEFT JOIN pgqueue_message AS m ON m.id = o.member_id
-GROUP BY m.status
-ORDER BY m.status
+GROUP BY 1, 2
+ORDER BY 1, 2
 """
 LOST = """
 SELECT l.member_id, l.outcome FROM pgqueue_batch_lost AS l WHERE l.batch_id = %s ORDER BY l.member_id DESC LIMIT %s
@@ -118,13 +117,13 @@ class BatchAdmin(ReadOnlyAdmin):
         counts = Batch.of_id(batch.pk, using=using).counts()
         rows: list[tuple[Any, int]] = [(_("done"), counts.done), *counts.lost.items()]
         live = call(using, BY_STATE, [batch.pk, MOST_COUNTED])
-        rows += [(state_text(status), capped(count, MOST_COUNTED - 1)) for status, count in live]
+        rows += [(state_text(*state), capped(count, MOST_COUNTED - 1)) for *state, count in live]
         return rendering.table([_("state"), _("members")], [*rows, (_("all"), counts.total)])
 
     @admin.display(description=_("newest outstanding members"))
     def outstanding(self, batch: Any) -> str:
         found = call(batch._state.db, OUTSTANDING, [batch.pk, SHOWN_MEMBERS])
-        rows = [(link_to_member(batch.link, member, "message"), state_text(status)) for member, status in found]
+        rows = [(link_to_member(batch.link, member, "message"), state_text(*state)) for member, *state in found]
         return rendering.table([_("member"), _("state")], rows) if rows else self.or_dash(None)
 
     @admin.display(description=_("newest lost members"))
@@ -149,6 +148,6 @@ def link_to_member(link: Link, member: int, model: str) -> str:
     return link(member, f"pgqueue_{model}_change", member) if model else str(member)
 
 
-def state_text(status: int | None) -> str | Promise:
-    """Return the state of an outstanding member. None: it is a batch."""
-    return _("running batch") if status is None else Message.Status(status).label
+def state_text(status: int | None, waits_for: int | None) -> str | Promise:
+    """Return the state of an outstanding member. ``status`` None: it is a batch."""
+    return _("running batch") if status is None else badge_of("message", str(status), waits_for)[0]

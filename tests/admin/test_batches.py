@@ -24,6 +24,7 @@ def test_a_batch_shows_its_members_by_state_with_links(page: Pages) -> None:
             enqueue("member")
         later = enqueue("member", delay=timedelta(hours=1)).id
         gone = enqueue("member", delay=timedelta(hours=1)).id
+        blocked = enqueue("member", after=[later]).id
         with Batch() as inner:
             enqueue("member")
     first, second, leased = dequeue(limit=3)
@@ -33,9 +34,22 @@ def test_a_batch_shows_its_members_by_state_with_links(page: Pages) -> None:
 
     text = page("batchrecord", outer.id)
 
-    for row in ("done</td><td>1", "dead</td><td>1", "cancelled</td><td>1", "leased</td><td>1", "scheduled</td><td>1"):
+    for row in (
+        "done</td><td>1",
+        "dead</td><td>1",
+        "cancelled</td><td>1",
+        "leased</td><td>1",
+        "scheduled</td><td>1",
+        "blocked</td><td>1",
+    ):
         assert row in text
-    for model, pk in (("message", later), ("message", leased.id), ("deadletter", second.id), ("archivedmessage", gone)):
+    for model, pk in (
+        ("message", later),
+        ("message", blocked),
+        ("message", leased.id),
+        ("deadletter", second.id),
+        ("archivedmessage", gone),
+    ):
         assert f'href="{address(model, pk)}"' in text
     assert f'href="{address("batchrecord", inner.id)}"' in text
     assert f'href="{address("batchrecord", outer.id)}"' in page("batchrecord", inner.id)

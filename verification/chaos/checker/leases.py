@@ -46,8 +46,8 @@ def i12_attempts_are_limited(history: History, lives: Lives) -> Findings:
         deliveries = sum(lease.how not in ("deferred", "interrupted") for lease in life.leases)
         interruptions = sum(lease.how == "interrupted" for lease in life.leases)
         limit = life.created.max_attempts or 0
-        # Only its handler may defer a message that has begun. Any other call would forget that it ran.
-        deferring = lives.key(life).startswith("defer:")
+        # Only its handler may defer a message that has begun, or let it wait. Any other call would forget that it ran.
+        deferring = lives.key(life).startswith(("defer:", "steps:"))
         for lease in life.leases:
             run = runs.get((life.message, lease.token or ""))
             if run is not None and not deferring and lease.how == "deferred" and lease.ended is not None:
