@@ -8,7 +8,7 @@ import pytest
 
 from django_pgqueue import Cancelled, Delivery
 from django_pgqueue.lifecycle.binding import to_delivery
-from django_pgqueue.payloads import converted
+from django_pgqueue.payloads import PayloadType, converted
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ def test_a_header_cannot_change_what_the_context_of_the_channel_says(delivery: D
 
 
 def test_the_copy_with_a_typed_payload_is_cancelled_with_the_delivery(delivery: Delivery) -> None:
-    copy = converted(delivery, lambda value, path: [value])
+    copy = converted(delivery, PayloadType(lambda value, path: [value]))
     delivery.cancellation.request()
     assert (copy.payload, copy.cancelled, delivery.payload) == ([None], True, None)
 

@@ -56,7 +56,7 @@ def test_figures_of_a_queue_and_a_channel_are_there(admin_client: Client) -> Non
     settled("acme", minutes=60, completed=77)
     html = look(admin_client)
     of_queue = row(html, "default")
-    assert re.search(r"default 3 \d[\d.]* m?s 2 1 0 , 0 0 ", of_queue)
+    assert re.search(r"default 3 \d[\d.]* m?s 2 1 0 , 0 , 0 0 ", of_queue)
     assert "30 1,230" in of_queue
     # Half of a position of the histogram: 2 ** 9.75 ms, of the day 2 ** 14.75 ms.
     assert "861 ms" in of_queue
