@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "django_pgqueue",
     "django_pgqueue.pipeline",
     "django_pgqueue.flow",
+    "django_pgqueue.http",
     "flights",
 ]
 
