@@ -31,6 +31,7 @@ class Key(models.Model):
     created_at = models.DateTimeField(_("created at"), default=timezone.now, editable=False)
 
     class Meta:
+        db_table = "django_pgqueue_http_key"  # no table of the queue: the roles of its database know nothing of it
         verbose_name = _("HTTP key")
         verbose_name_plural = _("HTTP keys")
 

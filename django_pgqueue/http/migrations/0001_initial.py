@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False, verbose_name='created at')),
             ],
             options={
+                'db_table': 'django_pgqueue_http_key',
                 'verbose_name': 'HTTP key',
                 'verbose_name_plural': 'HTTP keys',
             },
