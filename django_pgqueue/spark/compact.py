@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -128,7 +126,7 @@ def find_work(lake: Lake, target_bytes: int, newest: date) -> Iterator[Work]:
 def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
     """Merge the files of each partition, in a version of its own. Returns how many files there were, and are."""
     from django_pgqueue.spark.lake.durable import sha256_of
-    from django_pgqueue.spark.lake.rewriting import rewrite
+    from django_pgqueue.spark.lake.rows import rewrite
     from django_pgqueue.spark.lake.writing import lake_lock
 
     before = after = 0
@@ -141,8 +139,8 @@ def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
             for file in each.files:
                 if file.sha256 and sha256_of(lake.path / file.path) != file.sha256:
                     raise PipelineError(f"{lake.path / file.path} is not as it was committed: see with verify.")
-            merged = rewrite(lake, each.files, folder, results=each.results).paths
-            with waiting_for(lake) as writing:
+            merged = rewrite(lake, each.files, folder, results=each.results)
+            with lake.writing(BUSY_SECONDS) as writing:
                 if replace_files(lake, writing, each, merged):
                     before, after = before + len(each.files), after + len(merged)
                 else:
@@ -164,23 +162,3 @@ def replace_files(lake: Lake, writing: Writing, work: Work, merged: Iterable[Pat
         staged.append(writing.staged(to))
     writing.commit(work.table, "compact", staged, work.files)
     return True
-
-
-@contextmanager
-def waiting_for(lake: Lake) -> Iterator[Writing]:
-    """Take the right to write when the run that has it is done. Raises LakeBusy after an hour."""
-    from contextlib import ExitStack
-
-    from django_pgqueue.spark.lake.writing import LakeBusy
-
-    deadline = time.monotonic() + BUSY_SECONDS
-    with ExitStack() as stack:
-        while True:
-            try:
-                writing = stack.enter_context(lake.writing())
-            except LakeBusy:
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                break
-        yield writing

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def run(args: Namespace) -> int:
     source = named_source(args)
     if source is not None:
         register.check_identity(lake, source.identity(), adopt=False)
-    counts = count(lake, args.queue, args.channel) if args.dry_run else erase(lake, args.queue, args.channel)
+    counts = erase(lake, args.queue, args.channel, dry_run=args.dry_run)
     rows = ", ".join(f"{number:,} {table}" for table, number in sorted(counts.items()) if number) or "no rows"
     word = "would be erased" if args.dry_run else "is erased"
     print(f"channel {args.channel} of queue {args.queue} {word} in the lake: {rows}")
@@ -54,62 +55,53 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def count(lake: Lake, queue: str, channel: str) -> Counter[str]:
-    """Return the number of rows of the channel by table."""
-    names = names_of_channel(lake, queue, channel)
-    return Counter(
-        {table: sum(count_matching(lake, file, queue, names) for file in lake.files(table)) for table in NAMED}
-    )
-
-
-def erase(lake: Lake, queue: str, channel: str) -> Counter[str]:
+def erase(lake: Lake, queue: str, channel: str, *, dry_run: bool = False) -> Counter[str]:
     """Write the files anew that have rows of the channel, each day in a version of its own, and delete the old ones.
 
-    Returns the rows by table. The configuration of channels goes last: it has the other names of the channel, which a
-    second run needs.
+    Returns the rows by table. ``dry_run``: only count them. The configuration of channels goes last: it has the other
+    names of the channel, which a second run needs.
     """
     from django_pgqueue.spark.lake.writing import check_log, vacuum
 
     erased: Counter[str] = Counter()
-    with lake.writing() as writing:
+    with nullcontext() if dry_run else lake.writing() as writing:
         for table in NAMED:
             check_log(lake, table)
         names = names_of_channel(lake, queue, channel)
         for table in sorted(NAMED, key=lambda table: table == "channel"):
             found: dict[str, list[LakeFile]] = defaultdict(list)
             for file in lake.files(table):
-                if count_matching(lake, file, queue, names):
+                if count := count_matching(lake, file, queue, names):
                     found[file.partition].append(file)
-            for files in found.values():
-                erased[table] += erase_files(writing, files, queue, names)
-            # Files that were replaced before may have rows of the channel, too.
-            vacuum(lake, table, 0, full=True)
+                    erased[table] += count
+            if writing:
+                for files in found.values():
+                    erase_files(writing, files, queue, names)
+                # Files that were replaced before may have rows of the channel, too.
+                vacuum(lake, table, 0, full=True)
     return erased
 
 
-def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list[str]) -> int:
-    """Replace files of a partition that have rows of the channel. Returns the number of these rows."""
-    from django_pgqueue.spark.lake.rewriting import rewrite
+def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list[str]) -> None:
+    """Replace files of a partition that have rows of the channel."""
+    from django_pgqueue.spark.lake.rows import rewrite
 
-    table = files[0].table
+    table, partition = files[0].table, files[0].partition
     others = partial(keep, table=table, queue=queue, names=names)
-    rewritten = rewrite(writing.lake, files, writing.stage(table, files[0].partition).parent, others)
-    staged = [writing.staged(path) for path in rewritten.paths]
-    writing.commit(table, "erase", staged, files, created_days=rewritten.created_days)
-    return rewritten.dropped
+    paths = rewrite(writing.lake, files, writing.stage(table, partition).parent, others)
+    writing.commit(table, "erase", map(writing.staged, paths), files)
 
 
 def names_of_channel(lake: Lake, queue: str, channel: str) -> list[str]:
     """Return the channel's name, and the names that it had in the database after its name was used again."""
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
-    from django_pgqueue.spark.lake.rewriting import damage_named
+    from django_pgqueue.spark.lake.rows import read
+    from django_pgqueue.spark.schema import BIG, TEXT
 
     names = {channel}
     for path in lake.paths("channel"):
-        with damage_named(path):
-            rows = pq.read_table(path, columns=["id", "queue", "name"], partitioning=None).to_pylist()
-        for row in rows:
+        for row in read(path, pa.schema([("id", BIG), ("queue", TEXT), ("name", TEXT)])).to_pylist():
             if row["queue"] == queue and row["name"] == f"{channel} (released {row['id']})":
                 names.add(row["name"])
     return sorted(names)
@@ -117,20 +109,20 @@ def names_of_channel(lake: Lake, queue: str, channel: str) -> list[str]:
 
 def count_matching(lake: Lake, file: LakeFile, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
-    import pyarrow.parquet as pq
+    import pyarrow as pa
 
-    from django_pgqueue.spark.lake.rewriting import damage_named
+    from django_pgqueue.spark.lake.rows import read
+    from django_pgqueue.spark.schema import TEXT
 
-    path = lake.path / file.path
-    with damage_named(path), pq.ParquetFile(path) as parquet:
-        batches = parquet.iter_batches(columns=["queue", NAMED[file.table]])
-        return sum(batch.num_rows - keep(batch, file.table, queue, names).true_count for batch in batches)
+    rows = read(lake.path / file.path, pa.schema([("queue", TEXT), (NAMED[file.table], TEXT)]))
+    found: int = rows.num_rows - rows.filter(keep(rows, file.table, queue, names)).num_rows
+    return found
 
 
-def keep(batch: pa.RecordBatch, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
+def keep(rows: pa.RecordBatch | pa.Table, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
     """Return a mask of the rows to keep: those of other channels, and of whole queues, which have no channel."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    its = pc.and_(pc.equal(batch.column("queue"), queue), pc.is_in(batch.column(NAMED[table]), pa.array(names)))
+    its = pc.and_(pc.equal(rows.column("queue"), queue), pc.is_in(rows.column(NAMED[table]), pa.array(names)))
     return pc.invert(pc.fill_null(its, False))

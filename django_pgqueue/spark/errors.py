@@ -1,6 +1,7 @@
 import errno
 import os
 import re
+from pathlib import Path
 
 # The tables and functions of the app django_pgqueue.pipeline, as an error of PostgreSQL names them.
 PIPELINE = re.compile(r"\bpgqueue_(lake|queue_metric|ingest)")
@@ -8,8 +9,6 @@ NO_TABLES = (
     "It lacks tables or functions of the pipeline: "
     'add "django_pgqueue.pipeline" to INSTALLED_APPS and run manage.py migrate.'
 )
-
-
 # Errors with which a disk or its file system refuses a write, and the remedy for each.
 REMEDIES = {
     errno.ENOSPC: "free some space",
@@ -20,8 +19,6 @@ REMEDIES = {
     errno.EROFS: "mount it writable, or give another folder",
     errno.EIO: "look at the disk",
 }
-
-
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -46,9 +43,10 @@ def refused_by_disk(error: Exception) -> PipelineError | None:
     )
 
 
-def unreadable(path: str) -> PipelineError:
-    """Return the error about a file of messages that cannot be read."""
+def unreadable(path: Path) -> PipelineError:
+    """Return the error about a file of the lake that cannot be read."""
+    anew = "rollup --all" if "/metrics/grain=" in str(path) else "export --rescan"
     return PipelineError(
         f"{path} cannot be read, it is damaged or gone: see with verify what else is, and restore it from a "
-        "backup, or remove it and run export --rescan."
+        f"backup, or remove it and run {anew}."
     )

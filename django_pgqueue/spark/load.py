@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.lake import Lake, durable
-from django_pgqueue.spark.lake.files import LakeFile, day_of
-from django_pgqueue.spark.lake.rows import read_parquet
-from django_pgqueue.spark.lake.tables import changed_partitions, files_of
+from django_pgqueue.spark.lake.files import LakeFile, changed_partitions, day_of, files_of
+from django_pgqueue.spark.lake.rows import read
 from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.source import Source
 
@@ -28,7 +27,7 @@ METRICS = pa.schema([field for field in schema.arrow_schema("metrics") if field.
 def read_rows(files: Iterable[Path]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the files. Raises PipelineError, with the name of a file that cannot be read."""
     for path in files:
-        for batch in read_parquet(path, METRICS).to_batches(BATCH_ROWS):
+        for batch in read(path, METRICS).to_batches(BATCH_ROWS):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 

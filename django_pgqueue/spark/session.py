@@ -7,18 +7,20 @@ import subprocess
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 # In local mode each core is a connection to the database, and shares the heap with the others.
 MOST_CORES = 8
 # A task that failed, or whose worker died, is tried again as on a cluster: local mode alone would give up at once.
@@ -59,6 +61,34 @@ def session(
         return
     with ExitStack() as stack, _one_line_if_java_ends():
         yield (kept[-1] if kept else stack).enter_context(_opened(name, master, memory, conf or {}))
+
+
+def run_tasks(spark: SparkSession | None, tasks: Sequence[Task], perform: Callable[[Task], Result]) -> list[Result]:
+    """Return the result of each task, from Spark's workers, or one after the other in this process without a session.
+
+    Raises the PipelineError of a task that failed as it is: Spark would turn it into pages of text.
+    """
+
+    # The closure carries what the tasks share, such as the source: `parallelize` writes its arguments to a file.
+    def attempt(task: Task) -> Result | PipelineError:
+        try:
+            return perform(task)
+        except PipelineError as error:
+            return error
+        except OSError as error:
+            if refusal := refused_by_disk(error):
+                return refusal
+            raise
+
+    found: Iterable[Result | PipelineError] = map(attempt, tasks)
+    if spark is not None and tasks:
+        found = spark.sparkContext.parallelize(tasks, len(tasks)).map(attempt).collect()
+    results: list[Result] = []
+    for result in found:
+        if isinstance(result, PipelineError):
+            raise result
+        results.append(result)
+    return results
 
 
 @contextmanager

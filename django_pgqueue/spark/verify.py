@@ -100,20 +100,16 @@ def look_at(lake: Lake, file: LakeFile) -> str:
     try:
         if (size := path.stat().st_size) != file.bytes:
             return f"it has {size:,} bytes, committed were {file.bytes:,}."
-        # The digest covers each byte: what has it need not be decoded.
-        if file.sha256 and sha256_of(path) == file.sha256:
-            return ""
+        if file.sha256:
+            same = sha256_of(path) == file.sha256
+            return "" if same else "its content is not that which was committed (SHA-256 differs)."
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             rows = sum(batch.num_rows for batch in parquet.iter_batches())
     except FileNotFoundError:
         return "it is missing."
     except (OSError, pa.ArrowException) as error:
         return f"it cannot be read: {' '.join(str(error).split())}"
-    if rows != file.rows:
-        return f"it has {rows:,} rows, committed were {file.rows:,}."
-    if file.sha256:
-        return "its content is not that which was committed (SHA-256 differs)."
-    return ""
+    return "" if rows == file.rows else f"it has {rows:,} rows, committed were {file.rows:,}."
 
 
 def compare(lake: Lake, source: Source, since: date) -> tuple[list[Problem], set[tuple[str, date]]]:

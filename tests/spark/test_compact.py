@@ -19,7 +19,7 @@ from django_pgqueue.spark.compact import find_work, replace_files
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_of
-from django_pgqueue.spark.lake.rewriting import rewrite
+from django_pgqueue.spark.lake.rows import rewrite
 from django_pgqueue.spark.lake.writing import lake_lock
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.touched import find_touched
@@ -39,10 +39,10 @@ def add(lake: Lake, rows: range, partition: str = DAY, **columns: Any) -> None:
         path = writing.stage("archive", partition)
         wanted = schema.arrow_schema("archive")
         # A digest cannot be compressed, so that the size of a file follows its rows.
-        made = [{"id": n, "queue": "default", "payload": digest(n)} | columns for n in rows]
+        common = {"queue": "default", "created_at": datetime(2026, 3, 1, tzinfo=UTC)} | columns
+        made = [{"id": n, "payload": digest(n)} | common for n in rows]
         pq.write_table(pa.Table.from_pylist(made, wanted), path)
-        created = {day_of(partition), date(2026, 3, 1)}
-        writing.commit("archive", "export", [writing.staged(path, created)], transaction=("pgqueue", rows.stop))
+        writing.commit("archive", "export", [writing.staged(path)], transaction=("pgqueue", rows.stop))
 
 
 def digest(number: int) -> str:
@@ -161,7 +161,7 @@ def test_days_whose_files_are_missing_are_left_out(many: Lake, capsys: pytest.Ca
 
 def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_path: Path) -> None:
     [first, _] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = rewrite(many, first.files, folder_of(many)).paths
+    merged = rewrite(many, first.files, folder_of(many))
     add(many, range(200, 210))
     before = rows(many)
 
@@ -176,7 +176,7 @@ def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_pat
 
 def test_a_day_that_is_written_anew_meanwhile_is_left(many: Lake) -> None:
     [first, second] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = [rewrite(many, work.files, folder_of(many)).paths for work in (first, second)]
+    merged = [rewrite(many, work.files, folder_of(many)) for work in (first, second)]
     with many.writing() as writing:
         path = writing.stage("archive", DAY)
         pq.write_table(pa.table({"id": [7]}), path)

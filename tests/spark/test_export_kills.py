@@ -38,13 +38,13 @@ pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 DRIVER = """
 import sys
 from pathlib import Path
-from django_pgqueue.spark.export import task
+from django_pgqueue.spark.export import job
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.source import Source
 
 master, lake = sys.argv[1:]
-task.FEW_RANGES = 1000
+job.FEW_RANGES = 1000
 export(Source.from_environment(), Path(lake), ExportOptions(master or None, memory="512m", range_bytes=200_000))
 """
 MOMENTS = {

@@ -12,7 +12,7 @@ from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.export.register import report_export
 from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.lake.tables import HORIZON
+from django_pgqueue.spark.lake.files import HORIZON
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.test_export import ARCHIVE, LETTERS, Database, expected, ids

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,14 +15,11 @@ import pytest
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.export.job import export
-from django_pgqueue.spark.export.plan import make_plan
-from django_pgqueue.spark.export.task import perform
+from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import DayTask, compute_day
+from django_pgqueue.spark.session import run_tasks
 from tests.spark.rows import fill_archive
-from tests.spark.test_compact import DAY, add, compact, digest, problems, rows
+from tests.spark.test_compact import DAY, digest, problems, rows
 from tests.spark.test_export import expected, ids
 from tests.support.sessions import Session as Database
 
@@ -54,47 +52,16 @@ def test_an_export(dsn: str, database: Database, lake: Path, capsys: pytest.Capt
     assert ids(lake) == expected(database)
 
 
-def test_a_rollup(source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill_archive(database, 500)
-    export(source, lake)
+def test_a_task_on_spark(spark: Any) -> None:
+    """Its error is no exception of Spark, with pages of text."""
 
-    with a_small_disk():
-        assert main(["rollup", "--lake", str(lake)]) == 1
+    def fail(task: int) -> None:
+        raise OSError(errno.EFBIG, "no matter")
 
-    assert capsys.readouterr().err == SAID
-    assert Lake.open(lake).files("metrics") == []
-    assert main(["rollup", "--lake", str(lake)]) == 0
+    with pytest.raises(PipelineError) as raised:
+        run_tasks(spark, [1, 2], fail)
 
-
-def test_tasks_return_it_because_spark_would_make_pages_of_it(
-    source: Source, database: Database, lake: Path, tmp_path: Path
-) -> None:
-    fill_archive(database, 500, payload="to_jsonb(md5(i::text))")
-    export(source, lake)
-    [archive] = Lake.open(lake).paths("archive")
-    [task] = [task for task in make_plan(database, {}, {}).tasks if task.table == "archive"]
-
-    with a_small_disk():
-        read = perform(task, source, str(tmp_path))
-        computed = compute_day(
-            DayTask(date(2026, 3, 14), ("minute",), (("archive", str(archive)),), ()), str(tmp_path), {}
-        )
-
-    assert (read.failure, computed.failure) == (SAID.strip(), SAID.strip())
-
-
-def test_a_compaction(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = Lake.open(lake, create=True)
-    for n in range(3):
-        add(made, range(n * 50, n * 50 + 50))
-    before = rows(made)
-
-    with a_small_disk():
-        assert compact(made) == 1
-
-    assert capsys.readouterr().err == SAID
-    assert rows(made) == before
-    assert problems(made) == []
+    assert str(raised.value) == SAID.strip()
 
 
 def test_an_erase(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
-from django_pgqueue.spark.lake.tables import HORIZON
+from django_pgqueue.spark.lake.files import HORIZON
 from django_pgqueue.spark.lake.writing import Writing
 
 DAY = "day=2026-03-14"
@@ -119,6 +119,7 @@ def test_of_two_runs_on_two_machines_one_commits_an_export(made: Lake) -> None:
     slow, quick = Writing(made), Writing(made)
     for run in (slow, quick):
         run.table("archive")
+        run.folder.mkdir()
     staged = write(slow, 3)
     quick.commit("archive", "export", [write(quick, 1)], transaction=(HORIZON, 5))
 

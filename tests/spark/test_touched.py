@@ -24,8 +24,7 @@ def put(lake: Lake, settled: date, *created: date, table: str = "archive", repla
         rows = [{"id": 1, "created_at": datetime(day.year, day.month, day.day, 12, tzinfo=UTC)} for day in created]
         pq.write_table(pa.Table.from_pylist(rows, arrow_schema(table)), path)
         old = lake.files(table, [settled]) if replace else []
-        days = {FIRST} if replace else set()  # as an erase notes those of the rows that go
-        writing.commit(table, "export", [writing.staged(path, created)], old, created_days=days)
+        writing.commit(table, "export", [writing.staged(path)], old)
 
 
 def roll(lake: Lake) -> set[date]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.lake import StagedFile
-from django_pgqueue.spark.lake.rewriting import open_writer
+from django_pgqueue.spark.lake.rows import open_writer
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source, only
 

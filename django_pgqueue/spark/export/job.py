@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export import register
 from django_pgqueue.spark.export.archive import check_unchanged
 from django_pgqueue.spark.export.channels import take_snapshot
@@ -17,10 +17,11 @@ from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import Repair, find_repair
-from django_pgqueue.spark.export.task import ExportOptions, ExportResult, run_tasks
+from django_pgqueue.spark.export.task import FEW_RANGES, ExportOptions, ExportResult, perform
 from django_pgqueue.spark.lake import Lake, StagedFile
-from django_pgqueue.spark.lake.tables import COUNTED, HORIZON, state_of
+from django_pgqueue.spark.lake.files import HORIZON, state_of
 from django_pgqueue.spark.lake.writing import Writing, check_log
+from django_pgqueue.spark.session import run_tasks, session
 from django_pgqueue.spark.source import Source
 
 
@@ -47,7 +48,7 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
     identity = source.identity()
     lake = Lake.open(path, create=True)
     with lake.writing() as writing:
-        for table in COUNTED:
+        for table in schema.DAYS:
             check_log(lake, table)
         new, state = not lake.exported(), state_of(writing.table("archive"))
         register.check_identity(lake, identity, adopt=options.adopt)
@@ -89,11 +90,13 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
 
 
 def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOptions) -> list[ExportResult]:
-    results = run_tasks(plan.tasks, source, str(writing.folder), options)
-    for result in results:
-        if result.failure:
-            raise PipelineError(result.failure)
-    return results
+    """Run the tasks of a plan: on Spark if they read much, or a master is given. Raises PipelineError."""
+    read = partial(perform, source=source, folder=writing.folder)
+    few = sum(task.bytes for task in plan.tasks) <= FEW_RANGES * options.range_bytes
+    if not plan.tasks or (options.master is None and few):
+        return run_tasks(None, plan.tasks, read)
+    with session("pgqueue export", options.master, options.memory, options.conf) as spark:
+        return run_tasks(spark, plan.tasks, read)
 
 
 def _commit(

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from django_pgqueue.spark.errors import unreadable
 from django_pgqueue.spark.export.comparison import NAMES, DayComparison, compare_days
 from django_pgqueue.spark.lake import Lake, LakeFile, StagedFile
-from django_pgqueue.spark.lake.rewriting import rewrite
-from django_pgqueue.spark.lake.tables import LakeTables
+from django_pgqueue.spark.lake.rows import rewrite
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
 
@@ -49,20 +48,19 @@ class Repair:
         """Return the days of the archive and of the dead letters that are repaired, in order."""
         return tuple(sorted({day.day for day in self.compared if len(day.lacking) or replaced_paths(day)}))
 
-    def removed(self, lake: LakeTables) -> list[LakeFile]:
+    def removed(self, lake: Lake) -> list[LakeFile]:
         """Return the files that go: those that are missing, cannot be read, or have rows of other messages."""
         goes = {path for day in self.compared for path in replaced_paths(day)} | {file.path for file in self.lost}
         return [file for table in NAMES for file in lake.files(table) if file.path in goes] if goes else []
 
     def rewritten(self, writing: Writing) -> list[StagedFile]:
         """Stage the files anew whose ids the database has given to other messages, without the rows of these ids."""
-        staged = []
+        staged: list[StagedFile] = []
         for day in self.compared:
             for file in writing.lake.files(day.table, [day.day]) if day.conflicting else ():
                 if (ids := day.conflicting.get(file.path)) is not None:
                     folder = writing.stage(file.table, file.partition).parent
-                    found = rewrite(writing.lake, [file], folder, others(ids))
-                    staged += [writing.staged(path, found.created_days) for path in found.paths]
+                    staged += map(writing.staged, rewrite(writing.lake, [file], folder, others(ids)))
         return staged
 
     def losses(self) -> Iterator[str]:
@@ -88,7 +86,7 @@ def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Lake)
     compared = tuple(day for day in compare_days(source, connection, lake) if day.there)
     for day in compared:
         if day.table == "dead_letter" and day.unreadable:
-            raise unreadable(str(lake.path / day.unreadable[0]))
+            raise unreadable(lake.path / day.unreadable[0])
     days = {(day.table, day.day) for day in compared}
     files = [file for table in NAMES for file in lake.files(table) if (table, file.day) in days]
     committed: dict[tuple[str, date], int] = {}

@@ -6,22 +6,19 @@ Spark runs them, or this process when there is little to read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from django_pgqueue.spark import schema
-from django_pgqueue.spark.errors import PipelineError, refused_by_disk
-from django_pgqueue.spark.lake import StagedFile, durable
-from django_pgqueue.spark.lake.rewriting import open_writer
-from django_pgqueue.spark.session import session
+from django_pgqueue.spark.lake import StagedFile
+from django_pgqueue.spark.lake.rows import new_file, open_writer, staged
 from django_pgqueue.spark.source import Source, SourceLost, TableGone
 
 RANGE_BYTES = 64 * 1024 * 1024  # what one statement reads, about half a second
@@ -62,48 +59,32 @@ class ExportTask:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The result of a task.
-
-    ``failure``: why the task gave up, or "". ``gone``: the table that was dropped, or ""; the rows that were read
-    before are in the files.
+    """The result of a task. ``gone``: the table that was dropped, or ""; the rows that were read before are in the
+    files.
     """
 
     files: tuple[StagedFile, ...] = ()
-    failure: str = ""
     gone: str = ""
 
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
 
-
-def perform(task: ExportTask, source: Source, folder: str) -> ExportResult:
+def perform(task: ExportTask, source: Source, folder: Path) -> ExportResult:
     """Run a task: write its rows into a staging folder.
 
-    If the server goes away, the task waits for it, and then starts from the beginning. Known errors are returned as
-    ``failure``: Spark would turn an exception into pages of text.
+    If the server goes away, the task waits for it, and then starts from the beginning. Raises PipelineError.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        files = Files(task.table, Path(folder))
+    for left in reversed(range(ATTEMPTS)):
+        files = Files(task.table, folder)
         try:
-            try:
-                for batch in source.read(task.statements, schema.arrow_schema(task.table)):
-                    files.write(batch)
-            except TableGone:
-                return ExportResult(files.close(), gone=task.relation)
+            for batch in source.read(task.statements, schema.arrow_schema(task.table)):
+                files.write(batch)
             return ExportResult(files.close())
-        except SourceLost as error:
+        except TableGone:
+            return ExportResult(files.close(), task.relation)
+        except SourceLost:
+            if not left or not wait_for(source):
+                raise
+        finally:
             files.discard()
-            if attempt == ATTEMPTS or not wait_for(source):
-                return ExportResult(failure=str(error))
-        except PipelineError as error:
-            files.discard()
-            return ExportResult(failure=str(error))
-        except OSError as error:
-            files.discard()
-            if refusal := refused_by_disk(error):
-                return ExportResult(failure=str(refusal))
-            raise
     raise AssertionError("a loop that always returns")
 
 
@@ -120,30 +101,22 @@ def wait_for(source: Source) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class OpenFile:
-    path: Path
-    writer: Any
-    created_days: set[date] = field(default_factory=set)
-    rows: int = 0
-
-
 class Files:
     """Write Parquet files, one per day, batch by batch: only one batch is in memory."""
 
     def __init__(self, table: str, folder: Path) -> None:
         self.table = table
         self.folder = folder
-        self._open: dict[date, OpenFile] = {}
+        self._open: dict[date, tuple[Path, pq.ParquetWriter]] = {}
         self._closed: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows to the files of their days."""
         days = batch.column(schema.DAYS[self.table]).cast(pa.date32())
-        present = pc.unique(days)
+        present = days.unique()
         for day in present:
             rows = batch if len(present) == 1 else batch.filter(pc.equal(days, day))
-            self._write(day.as_py(), rows)
+            self._writer(day.as_py()).write_batch(rows)
 
     def close(self) -> tuple[StagedFile, ...]:
         """Close all files and return them."""
@@ -152,49 +125,21 @@ class Files:
         return tuple(self._closed)
 
     def discard(self) -> None:
-        """Forget the files; the staging folder is removed at the end of the run."""
-        for file in self._open.values():
+        """Forget the files that are open; the staging folder is removed at the end of the run."""
+        for _, writer in self._open.values():
             with suppress(OSError):  # of a full disk, once more
-                file.writer.close()
+                writer.close()
         self._open.clear()
 
-    def _write(self, day: date, batch: pa.RecordBatch) -> None:
-        file = self._open.get(day)
-        if file is None:
+    def _writer(self, day: date) -> pq.ParquetWriter:
+        if day not in self._open:
             if len(self._open) >= MOST_WRITERS:
                 self._close(next(iter(self._open)))
-            file = self._open[day] = self._create(day)
-        file.writer.write_batch(batch)
-        file.rows += batch.num_rows
-        file.created_days.update(pc.unique(batch.column("created_at").cast(pa.date32())).to_pylist())
-
-    def _create(self, day: date) -> OpenFile:
-        # Parents are not made: the staging folder of a run that was killed must not come back.
-        for folder in (self.folder / self.table, self.folder / self.table / f"day={day}"):
-            folder.mkdir(exist_ok=True)
-        path = folder / f"{uuid4().hex}.parquet"
-        return OpenFile(path, open_writer(path, schema.arrow_schema(self.table)))
+            path = new_file(self.folder, self.table, f"day={day}")
+            self._open[day] = path, open_writer(path, schema.arrow_schema(self.table))
+        return self._open[day][1]
 
     def _close(self, day: date) -> None:
-        file = self._open.pop(day)
-        file.writer.close()
-        durable.sync_to_disk(file.path)
-        size = file.path.stat().st_size
-        created = tuple(sorted(file.created_days))
-        digest = durable.sha256_of(file.path)
-        self._closed.append(StagedFile(self.table, f"day={day}", file.path, file.rows, size, digest, created))
-
-
-def run_tasks(tasks: list[ExportTask], source: Source, folder: str, options: ExportOptions) -> list[ExportResult]:
-    """Run all tasks and return their results. If a master is given, Spark runs even a single task."""
-    if not tasks:
-        return []
-
-    # The closure carries the source, because `parallelize` writes its arguments to a file.
-    def perform_all(part: Iterable[ExportTask]) -> Iterator[ExportResult]:
-        return (perform(task, source, folder) for task in part)
-
-    if options.master is None and sum(task.bytes for task in tasks) <= FEW_RANGES * options.range_bytes:
-        return list(perform_all(tasks))
-    with session("pgqueue export", options.master, options.memory, options.conf) as spark:
-        return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(perform_all).collect()
+        path, writer = self._open.pop(day)
+        writer.close()
+        self._closed.append(staged(path, self.folder))

@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
+# The app id of the transactions of exports: its version is the horizon up to which a table has all rows.
+HORIZON = "pgqueue"
+# The key of what our commits say about themselves.
+METADATA = "pgqueue"
+# The columns whose ranges are in the log.
+RANGED = {
+    "archive": ("id", "created_at"),
+    "dead_letter": ("id", "created_at"),
+    "channel": ("id",),
+    "metrics": ("bucket_at",),
+}
+NEWEST = 20  # commits, among which the last one with a state almost always is
 ONE_DAY = timedelta(days=1)
 
 
@@ -38,10 +51,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``.
-
-    ``created_days``: the days on which its messages were created.
-    """
+    """A finished Parquet file in a staging folder, to be committed to a partition such as ``day=2026-11-21``."""
 
     table: str
     partition: str
@@ -49,11 +59,6 @@ class StagedFile:
     rows: int
     bytes: int
     sha256: str
-    created_days: tuple[date, ...] = ()
-
-    @property
-    def day(self) -> date:
-        return day_of(self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +92,32 @@ class LakeFile:
 OF_FILE = ("path", "size_bytes", "num_records", "min.created_at", "max.created_at")
 
 
-def file_of(table: str, action: dict[str, Any]) -> LakeFile:
-    """Return the file of an action, which has the columns of OF_FILE."""
-    partition, _, name = action["path"].rpartition("/")
-    first, last = action.get("min.created_at"), action.get("max.created_at")
-    created = (first, last) if first and last else None
-    return LakeFile(table, partition, name, action["num_records"] or 0, action["size_bytes"], created)
+def files_of(delta: DeltaTable, table: str) -> list[LakeFile]:
+    """Return the files of an open table, in order."""
+    actions = delta.get_add_actions(flatten=True)
+    absent = [None] * actions.num_rows
+    # pyarrow would import pandas for the times.
+    columns = (actions.column(name).to_pylist() if name in actions.column_names else absent for name in OF_FILE)
+    found = []
+    for path, size, rows, first, last in zip(*columns, strict=True):
+        partition, _, name = path.rpartition("/")
+        found.append(LakeFile(table, partition, name, rows or 0, size, (first, last) if first and last else None))
+    return sorted(found, key=lambda file: file.path)
+
+
+def changed_partitions(actions: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the partitions in which actions of the log add or remove rows."""
+    changes = (action[kind] for action in actions for kind in ("add", "remove") if kind in action)
+    return {change["path"].rpartition("/")[0] for change in changes if change["dataChange"]}
+
+
+def state_of(delta: DeltaTable) -> dict[str, Any]:
+    """Return the state in the newest commit that has one; {} if the log has none (any more)."""
+    for limit in (NEWEST, None):
+        for commit in delta.history(limit):
+            if "state" in (noted := json.loads(commit.get(METADATA, "{}"))):
+                return dict(noted["state"])
+    return {}
 
 
 def day_of(partition: str) -> date:
@@ -105,14 +130,14 @@ def values_of(partition: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in partition.split("/"))
 
 
-def statistics(path: Path, columns: Iterable[str]) -> str:
-    """Return the statistics of a file as the log has them: its rows, and the range of these columns. Names and payloads
+def statistics(path: Path, table: str) -> str:
+    """Return the statistics of a file as the log has them: its rows, and the ranges of some columns. Names and payloads
     are never among these: an erased one must not stay in the log.
     """
     metadata = pq.read_metadata(path)
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
-    for name in columns:
+    for name in RANGED[table]:
         if name not in metadata.schema.names:
             continue
         place = metadata.schema.names.index(name)

@@ -17,10 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -29,9 +28,19 @@ from deltalake.transaction import AddAction, RemoveAction
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import durable
-from django_pgqueue.spark.lake.durable import sha256_of
-from django_pgqueue.spark.lake.files import NAME, LakeFile, StagedFile, statistics, values_of
-from django_pgqueue.spark.lake.tables import METADATA, RANGED, LakeTables, files_of
+from django_pgqueue.spark.lake.files import (
+    METADATA,
+    NAME,
+    LakeFile,
+    StagedFile,
+    files_of,
+    statistics,
+    values_of,
+)
+from django_pgqueue.spark.lake.rows import created_days, new_file, staged
+
+if TYPE_CHECKING:
+    from django_pgqueue.spark.lake.lake import Lake
 
 LOCK_SECONDS = 2  # a writer waits so long for another one
 # So long the log surely names a file that was removed: one that it does not name is no remnant of an earlier version.
@@ -50,7 +59,7 @@ class Writing:
     machine has committed an export since.
     """
 
-    lake: LakeTables
+    lake: Lake
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     tables: dict[str, DeltaTable] = field(default_factory=dict)
 
@@ -66,20 +75,11 @@ class Writing:
 
     def stage(self, table: str, partition: str) -> Path:
         """Return a new path for a Parquet file of a partition such as ``day=2026-11-21``, and make its folder."""
-        folder = self.folder / table / partition
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{uuid.uuid4().hex}.parquet"
+        return new_file(self.folder, table, partition)
 
-    def staged(self, path: Path, created_days: Iterable[date] = ()) -> StagedFile:
-        """Sync a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
-        try:
-            rows = pq.read_metadata(path).num_rows
-            durable.sync_to_disk(path)
-        except (OSError, pa.ArrowException) as error:
-            raise PipelineError(f"{path} was not written whole ({error}): run it again.") from None
-        table, *partition, _ = path.relative_to(self.folder).parts
-        size = path.stat().st_size
-        return StagedFile(table, "/".join(partition), path, rows, size, sha256_of(path), tuple(sorted(created_days)))
+    def staged(self, path: Path) -> StagedFile:
+        """Bring a file at a path from ``stage`` to disk, and describe it. Raises PipelineError when it is not whole."""
+        return staged(path, self.folder)
 
     def commit(
         self,
@@ -90,19 +90,21 @@ class Writing:
         *,
         transaction: tuple[str, int] | None = None,
         state: Mapping[str, Any] | None = None,
-        created_days: Iterable[date] = (),
     ) -> None:
         """Add and remove files of a table, in one version of it. A removed file may be missing from the disk.
 
         ``transaction``: the app id and its new number; of two runs that began at the same version, only one may commit
-        this app id. ``state``: what later runs are to know. ``created_days``: other days whose figures change, because
-        rows that were created on them are added or removed. Raises PipelineError when another run committed meanwhile,
+        this app id. ``state``: what later runs are to know. Raises PipelineError when another run committed meanwhile,
         or a file is not as it was staged.
         """
         files, remove = list(files), list(remove)
         # A merged file has the rows of those that it replaces, and the metrics of lost rows stay.
         changes = kind not in ("compact", "forget")
-        created = {*created_days, *(day for file in files for day in file.created_days)} if changes else set()
+        created: set[date] = set()
+        if changes and table in schema.DAYS:
+            for path in (*(file.path for file in files), *(self.lake.path / file.path for file in remove)):
+                with suppress(PipelineError):  # of a removed file that is lost
+                    created |= created_days(path)
         noted: dict[str, Any] = {"kind": kind, "created_days": sorted(day.isoformat() for day in created)}
         if state is not None:
             noted["state"] = dict(state)
@@ -125,11 +127,16 @@ class Writing:
             except CommitFailedError:
                 raise PipelineError(f"Another run committed to {self.lake.path} meanwhile: run it again.") from None
             self.tables[table] = self.lake.delta(table)
-            sync_log(self.tables[table], self.lake.path / table / "_delta_log")
+            # delta-rs leaves it to the system when the log is on disk.
+            log = self.lake.path / table / "_delta_log"
+            for path in (*log.glob(f"{self.tables[table].version():020}*"), *log.glob("_last_checkpoint"), log):
+                durable.sync_to_disk(path)
 
     def _place(self, file: StagedFile, *, changes: bool) -> AddAction:
         """Link a staged file to its place. It has its final name in the staging folder, too."""
-        check_staged(file)
+        size = file.path.stat().st_size if file.path.exists() else None
+        if size != file.bytes:
+            raise PipelineError(f"{file.path} should have {file.bytes} bytes and has {size}: run it again.")
         named = file.path.with_name(f"{time.time_ns():016x}-{file.sha256}.parquet")
         file.path.rename(named)
         placed = self.lake.path / file.table / file.partition / named.name
@@ -141,7 +148,7 @@ class Writing:
             values_of(file.partition),
             int(placed.stat().st_mtime * 1000),
             changes,
-            statistics(placed, RANGED[file.table]),
+            statistics(placed, file.table),
         )
 
 
@@ -150,20 +157,7 @@ def _removal(file: LakeFile, *, changes: bool) -> RemoveAction:
     return RemoveAction(path, changes, int(time.time() * 1000), file.bytes, {**values_of(file.partition)})
 
 
-def check_staged(staged: StagedFile) -> None:
-    """Raise PipelineError if a staged file does not have the size that it was written with."""
-    size = staged.path.stat().st_size if staged.path.exists() else None
-    if size != staged.bytes:
-        raise PipelineError(f"{staged.path} should have {staged.bytes} bytes and has {size}: run it again.")
-
-
-def sync_log(delta: DeltaTable, log: Path) -> None:
-    """Bring the newest version of a log to disk: delta-rs leaves that to the system."""
-    for path in (*log.glob(f"{delta.version():020}*"), *log.glob("_last_checkpoint"), log):
-        durable.sync_to_disk(path)
-
-
-def vacuum(lake: LakeTables, table: str, hours: int, *, full: bool = False) -> None:
+def vacuum(lake: Lake, table: str, hours: int, *, full: bool = False) -> None:
     """Delete the files that were removed from a table at least so many hours ago. Earlier versions lose them.
 
     ``full``: also files of versions that the log has forgotten; only the writer of the lake may do that.
@@ -173,7 +167,7 @@ def vacuum(lake: LakeTables, table: str, hours: int, *, full: bool = False) -> N
         delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
 
 
-def unknown_files(lake: LakeTables, table: str) -> list[Path]:
+def unknown_files(lake: Lake, table: str) -> list[Path]:
     """Return the Parquet files in the folder of a table that its log does not know, not even as removed."""
     there = {path for path in (lake.path / table).rglob("*.parquet") if "_delta_log" not in path.parts}
     # Read after the files: another run may place and commit some meanwhile.
@@ -193,7 +187,7 @@ def _is_remnant(path: Path) -> bool:
     return NAME.fullmatch(path.name) is not None and age > REMEMBERED_SECONDS
 
 
-def check_log(lake: LakeTables, table: str) -> None:
+def check_log(lake: Lake, table: str) -> None:
     """Raise PipelineError when the folder of a table has files of versions that its log does not have (any more).
 
     To go on from there would write the rows of these files once more.
@@ -207,13 +201,15 @@ def check_log(lake: LakeTables, table: str) -> None:
 
 
 @contextmanager
-def lake_lock(lake: LakeTables, name: str = "lock", held_by: str = "is being written") -> Iterator[None]:
+def lake_lock(
+    lake: Lake, name: str = "lock", held_by: str = "is being written", seconds: float = LOCK_SECONDS
+) -> Iterator[None]:
     """Hold the lock of the lake, or another one of it. Raises LakeBusy when another process of this machine holds it
-    for longer than LOCK_SECONDS: a compaction holds it for a moment only.
+    for longer than so many seconds: a compaction holds it for a moment only.
 
     ``held_by``: what the run that has this lock does to the lake.
     """
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + seconds
     with open(lake.control / name, "a+") as file:
         while not _take(file):
             if time.monotonic() > deadline:
@@ -238,12 +234,12 @@ def _take(file: IO[str]) -> bool:
 
 
 @contextmanager
-def writing(lake: LakeTables) -> Iterator[Writing]:
+def writing(lake: Lake, seconds: float = LOCK_SECONDS) -> Iterator[Writing]:
     """Lock the lake for one writer, remove what a killed run left, and yield the right to write.
 
-    Raises PipelineError if another run has the lock, or if the folder cannot be written.
+    Raises LakeBusy if another run has the lock for so many seconds, PipelineError if the folder cannot be written.
     """
-    with lake_lock(lake):
+    with lake_lock(lake, seconds=seconds):
         right = Writing(lake)
         with errors_in_one_line():
             tidy(lake)
@@ -257,7 +253,7 @@ def writing(lake: LakeTables) -> Iterator[Writing]:
             tidy(lake)
 
 
-def tidy(lake: LakeTables) -> None:
+def tidy(lake: Lake) -> None:
     """Remove the staging folders of runs that ended, and what they have placed without a commit."""
     lake.staging.mkdir(exist_ok=True)
     for run in lake.staging.iterdir():

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import ONE_DAY, LakeFile, day_ranges
-from django_pgqueue.spark.lake.rows import read_table
+from django_pgqueue.spark.lake.rows import read as read_file
+from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.transforms.touched import find_touched
 
 # Each message is counted once in each level. The columns that name the rows of a level.
@@ -36,6 +37,7 @@ FEWEST_BUCKETS = 12
 EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 # The most ranges of days that an error names.
 SHOWN_RANGES = 10
+TRIES = 5  # at a lake that is changed while it is read
 # The sum of NULLs is 0, for a column that older files do not have.
 ZERO = pc.ScalarAggregateOptions(min_count=0)
 
@@ -125,7 +127,20 @@ def read(path: Path, subject: Subject, days: int, until: date | None = None) -> 
     the period.
     """
     lake = Lake.open(path)
-    data = _read(lake, subject, days, until)
+    for left in reversed(range(TRIES)):
+        versions = lake.versions
+        try:
+            data = _read(lake, subject, days, until)
+            break
+        except PipelineError:
+            # An erase deletes at once what it has replaced. What it has written is read again.
+            if lake.versions == versions:
+                raise
+            if not left:
+                raise PipelineError(
+                    f"The lake in {lake.path} was changed again and again while its metrics were read ({TRIES} tries): "
+                    "run it again when it is erased, or computed anew."
+                ) from None
     if subject.channel is not None:
         if not data.queues:
             raise PipelineError(
@@ -142,7 +157,8 @@ def _read(lake: Lake, subject: Subject, number: int, until: date | None) -> Data
 
     def rows(grain: str, days: Collection[date], *more: str) -> pa.Table:
         paths = [lake.path / file.path for file in files if is_of(file, grain) and file.day in days]
-        return subject.of(read_table("metrics", paths, [*COLUMNS, *more]))
+        columns = pa.schema([arrow_schema("metrics").field(name) for name in (*COLUMNS, *more)])
+        return subject.of(pa.concat_tables([columns.empty_table(), *(read_file(path, columns) for path in paths)]))
 
     there = {file.day for file in files if is_of(file, "day")}
     days = _period(there, number, until)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from django_pgqueue.spark.errors import unreadable
-from django_pgqueue.spark.schema import DAYS, TEXT, TIME, arrow_schema
+from django_pgqueue.spark.lake.rows import read
+from django_pgqueue.spark.schema import DAYS, TEXT, TIME
 
 UNKNOWN = "unknown"
 MICROSECOND = timedelta(microseconds=1)
@@ -125,7 +124,7 @@ class Messages:
     reasons: list[tuple[int, str]]
 
 
-def read_messages(day: date, settled: Sequence[tuple[str, str]], created: Sequence[str]) -> Messages:
+def read_messages(day: date, settled: Sequence[tuple[str, Path]], created: Sequence[Path]) -> Messages:
     """Read the messages of a day.
 
     ``settled``: table and path of the files of messages that were settled on it; ``created``: paths of files of other
@@ -133,7 +132,7 @@ def read_messages(day: date, settled: Sequence[tuple[str, str]], created: Sequen
     """
     begin = start_of(day)
     rows = pa.concat_tables([SETTLED.empty_table(), *(_read_settled(table, path) for table, path in settled)])
-    others = (part for path in created for part in _read_created(path, begin))
+    others = (_read_created(path, begin) for path in created)
     everyone = pa.concat_tables([rows.select(CREATED.names), *others])
     began_at = pc.coalesce(rows["started_at"], rows["leased_at"])
     has_begun = pc.is_valid(began_at)
@@ -161,28 +160,19 @@ def start_of(day: date) -> int:
     return (datetime(day.year, day.month, day.day, tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
-def _read_settled(table: str, path: str) -> pa.Table:
-    columns = [*SETTLED.names]
-    columns[columns.index("settled_at")] = DAYS[table]
-    with _open(path) as file:
-        rows = _with_columns(file.read(_there(file, columns)), columns).rename_columns(SETTLED.names)
+def _read_settled(table: str, path: Path) -> pa.Table:
+    columns = [field.with_name(DAYS[table]) if field.name == "settled_at" else field for field in SETTLED]
+    rows = read(path, pa.schema(columns)).rename_columns(SETTLED.names)
     if table == "dead_letter":
         dead = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, "int32")), pa.array(["dead"], TEXT))
         rows = rows.set_column(SETTLED.get_field_index("outcome"), SETTLED.field("outcome"), dead)
-    return rows.cast(SETTLED)
+    return rows
 
 
-def _read_created(path: str, begin: int) -> Iterator[pa.Table]:
-    """Yield the messages of a file that were created on the day that begins then, from those parts that have any."""
-    first, last = (pa.scalar(micros, pa.int64()).cast(TIME) for micros in (begin, begin + DAY_MICROSECONDS - 1))
-    with _open(path) as file:
-        place = file.schema_arrow.get_field_index("created_at")
-        for group in range(file.num_row_groups):
-            known = file.metadata.row_group(group).column(place).statistics
-            if known is None or not known.has_min_max or (known.min <= last.as_py() and known.max >= first.as_py()):
-                rows = file.read_row_group(group, CREATED.names).cast(CREATED)
-                created_at = rows["created_at"]
-                yield rows.filter(pc.and_(pc.greater_equal(created_at, first), pc.less_equal(created_at, last)))
+def _read_created(path: Path, begin: int) -> pa.Table:
+    """Return the messages of a file that were created on the day that begins then."""
+    first, end = (pa.scalar(micros, pa.int64()).cast(TIME) for micros in (begin, begin + DAY_MICROSECONDS))
+    return read(path, CREATED, (pc.field("created_at") >= first) & (pc.field("created_at") < end))
 
 
 def _read_failures(rows: pa.Table, has_begun: pa.ChunkedArray) -> Iterator[tuple[int, FailedAttempt]]:
@@ -192,33 +182,6 @@ def _read_failures(rows: pa.Table, has_begun: pa.ChunkedArray) -> Iterator[tuple
     for number, errors, attempts, was_leased in zip(numbers, *columns, strict=True):
         for failure in parse_failures(errors, attempts, was_leased=was_leased):
             yield number, failure
-
-
-@contextmanager
-def _open(path: str) -> Iterator[pq.ParquetFile]:
-    """Open a file. Raises PipelineError when it cannot be read, also later."""
-    try:
-        metadata = pq.read_metadata(path)
-        encoded = [name for name in ENCODED if name in metadata.schema.names]
-        with pq.ParquetFile(path, metadata=metadata, read_dictionary=encoded) as file:
-            yield file
-    except (OSError, pa.ArrowException):
-        raise unreadable(path) from None
-
-
-def _there(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
-    names = set(file.schema_arrow.names)
-    return [name for name in columns if name in names]
-
-
-def _with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows with these columns; one that the file does not have is NULL."""
-    there = set(rows.column_names)
-    for name in columns:
-        if name not in there:
-            kind = DICTIONARY if name in ENCODED else arrow_schema("archive").field(name).type
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
-    return rows.select(columns)
 
 
 def _micros(times: pa.ChunkedArray) -> Integers:

@@ -6,24 +6,21 @@ A day is computed in the memory of one process: this one, or one of Spark's work
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-import pyarrow as pa
-
-from django_pgqueue.spark.errors import PipelineError, refused_by_disk
 from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.lake.files import ONE_DAY
-from django_pgqueue.spark.lake.rewriting import open_writer
+from django_pgqueue.spark.lake.rows import new_file, open_writer
+from django_pgqueue.spark.session import run_tasks
 from django_pgqueue.spark.transforms.touched import Touched, find_touched
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 # The app id of the transactions of rollups: of two that began at the same version, one commits.
@@ -72,8 +69,8 @@ def rollup(
         minutes_from = first_day_of_minutes(messages, keep_minutes)
         for batch in batches(days, messages, most):
             tasks = plan_days(lake, batch, touched, minutes_from)
-            context = None if spark is None else spark.sparkContext
-            files = [writing.staged(path) for path in compute_days(tasks, writing.folder, limits, context)]
+            computed = run_tasks(spark, tasks, partial(compute_day, folder=writing.folder, sla=limits))
+            files = [writing.staged(path) for paths in computed for path in paths]
             touched.days -= {*batch}
             old = [file for file in lake.files("metrics") if file.day in batch or _is_old(file, minutes_from)]
             writing.commit("metrics", "rollup", files, old, transaction=(ROLLUP, time_ns()), state=touched.state())
@@ -132,23 +129,15 @@ class DayTask:
 
     day: date
     grains: tuple[str, ...]
-    settled: tuple[tuple[str, str], ...]
-    created: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DayResult:
-    """The files of a day in the staging folder. ``failure``: why it was not computed, or ""."""
-
-    files: tuple[str, ...] = ()
-    failure: str = ""
+    settled: tuple[tuple[str, Path], ...]
+    created: tuple[Path, ...]
 
 
 def plan_days(lake: Lake, days: Sequence[date], touched: Touched, minutes_from: date) -> list[DayTask]:
     """Return a task for each day. ``minutes_from``: the first day with rows by minute."""
-    files: dict[date, list[tuple[str, str]]] = {}
+    files: dict[date, list[tuple[str, Path]]] = {}
     for file in touched.files:
-        files.setdefault(file.day, []).append((file.table, str(lake.path / file.path)))
+        files.setdefault(file.day, []).append((file.table, lake.path / file.path))
     return [
         DayTask(
             day,
@@ -160,56 +149,19 @@ def plan_days(lake: Lake, days: Sequence[date], touched: Touched, minutes_from: 
     ]
 
 
-def compute_days(
-    tasks: Sequence[DayTask], folder: Path, sla: Mapping[str, int], context: SparkContext | None
-) -> list[Path]:
-    """Write the metrics of days into a staging folder, and return the files.
+def compute_day(task: DayTask, folder: Path, sla: Mapping[str, int]) -> list[Path]:
+    """Compute one day, and write a file for each grain. Raises PipelineError when a file cannot be read.
 
-    ``sla``: microseconds by "queue" or "queue/channel". ``context``: Spark's, whose workers compute several days at a
-    time; None: this process computes one after the other. Raises PipelineError when a file cannot be read.
-    """
-    staging = str(folder)
-
-    def compute(part: Iterable[DayTask]) -> Iterator[DayResult]:
-        return (compute_day(task, staging, sla) for task in part)
-
-    if context is None or not tasks:
-        results = list(compute(tasks))
-    else:
-        results = context.parallelize(tasks, len(tasks)).mapPartitions(compute).collect()
-    for result in results:
-        if result.failure:
-            raise PipelineError(result.failure)
-    return [Path(file) for result in results for file in result.files]
-
-
-def compute_day(task: DayTask, folder: str, sla: Mapping[str, int]) -> DayResult:
-    """Compute one day, and write a file for each grain. A file that cannot be read is a ``failure``: Spark would turn
-    an exception into pages of text.
+    ``sla``: microseconds by "queue" or "queue/channel".
     """
     from django_pgqueue.spark.transforms.buckets import day_metrics
     from django_pgqueue.spark.transforms.messages import read_messages
 
-    try:
-        messages = read_messages(task.day, task.settled, task.created)
-    except PipelineError as error:
-        return DayResult(failure=str(error))
-    tables = day_metrics(task.day, messages, sla, task.grains)
-    try:
-        files = tuple(_write(rows, Path(folder), grain, task.day) for grain, rows in tables.items() if rows.num_rows)
-    except OSError as error:
-        if refusal := refused_by_disk(error):
-            return DayResult(failure=str(refusal))
-        raise
-    return DayResult(files)
-
-
-def _write(rows: pa.Table, folder: Path, grain: str, day: date) -> str:
-    # Parents are not made: the staging folder of a run that was killed must not come back.
-    for name in ("metrics", f"grain={grain}", f"day={day}"):
-        folder /= name
-        folder.mkdir(exist_ok=True)
-    path = folder / f"{uuid4().hex}.parquet"
-    with open_writer(path, rows.schema) as writer:
-        writer.write_table(rows)
-    return str(path)
+    messages = read_messages(task.day, task.settled, task.created)
+    paths = []
+    for grain, rows in day_metrics(task.day, messages, sla, task.grains).items():
+        if rows.num_rows:
+            paths.append(new_file(folder, "metrics", f"grain={grain}/day={task.day}"))
+            with open_writer(paths[-1], rows.schema) as writer:
+                writer.write_table(rows)
+    return paths

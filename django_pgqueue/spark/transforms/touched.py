@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from django_pgqueue.spark.lake import Lake, LakeFile
-from django_pgqueue.spark.lake.files import day_of
-from django_pgqueue.spark.lake.tables import COUNTED, METADATA, changed_partitions, files_of, state_of
+from django_pgqueue.spark.lake.files import METADATA, changed_partitions, day_of, files_of, state_of
+from django_pgqueue.spark.lake.rows import created_days
+from django_pgqueue.spark.schema import DAYS
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class Touched:
 
 def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
     """Return the days to compute now; ``everything``: all days of the lake's messages and of its metrics."""
-    tables = {table: lake.delta(table) for table in COUNTED}
+    tables = {table: lake.delta(table) for table in DAYS}
     versions = {table: delta.version() for table, delta in tables.items()}
     files = [file for table, delta in tables.items() for file in files_of(delta, table)]
     known = state_of(lake.delta("metrics"))
@@ -47,7 +46,7 @@ def find_touched(lake: Lake, *, everything: bool = False) -> Touched:
     try:
         if everything or not known.get("rolled_up"):
             raise FileNotFoundError
-        for table in COUNTED:
+        for table in DAYS:
             for actions in lake.log(table, known["rolled_up"][table]):
                 touched.days |= changed_days(actions)
     except FileNotFoundError:
@@ -69,17 +68,9 @@ def changed_days(actions: Sequence[dict[str, Any]]) -> set[date]:
 
 
 def _created_days(lake: Lake, file: LakeFile) -> set[date]:
-    # Both import pyarrow.compute: a tenth of a second, which a rollup with nothing new need not spend.
-    import pyarrow.compute as pc
-
-    from django_pgqueue.spark.lake.rewriting import damage_named
-
     if file.created and {at.date() for at in file.created} == {file.day}:
         return {file.day}
-    path = lake.path / file.path
-    with damage_named(path):
-        rows = pq.read_table(path, columns=["created_at"], partitioning=None)
-    return {*pc.unique(rows["created_at"].cast("date32")).to_pylist()}
+    return created_days(lake.path / file.path)
 
 
 def _within(days: Collection[date], first: date, last: date) -> bool:

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Semaphore
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from django_pgqueue.spark.cli import main
+from django_pgqueue.spark.erase import erase
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.lake import Lake
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
@@ -108,3 +110,29 @@ def test_a_report_is_of_one_commit_while_a_rollup_replaces_files(tmp_path: Path)
 
     assert len(set(totals)) > 1
     assert not [total for total in totals if total % 2]
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_a_report_reads_again_what_an_erase_has_replaced_and_gives_up_at_last(
+    small: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """An erase deletes replaced files at once, here just before the report reads one."""
+    read, channels = pq.read_table, iter([*["acme"] * times, *["nobody"] * 100])
+
+    def erased_first(path: Path, **options: Any) -> Any:
+        monkeypatch.setattr(pq, "read_table", read)
+        erased = next(channels)
+        erase(lake, "mail", erased)
+        if times > 1:
+            lake_of(small, of_each_grain(metric(NOON, "mail", "acme", completed=1)))
+        monkeypatch.setattr(pq, "read_table", erased_first)
+        return read(path, **options)
+
+    lake = Lake.open(small)
+    monkeypatch.setattr(pq, "read_table", erased_first)
+
+    if times == 1:
+        assert [row[1] for row in reported(small).tables["Channels"][1:]] == ["default"]
+    else:
+        with pytest.raises(PipelineError, match=r"was changed again and again .* \(5 tries\): run it again"):
+            reported(small)

@@ -47,6 +47,6 @@ def repeat(lake: Lake, days: int) -> None:
             for file in files:
                 copy = writing.stage(file.table, file.partition.replace(str(DAY.date()), str(day)))
                 shutil.copyfile(lake.path / file.path, copy)
-                staged[file.table].append(writing.staged(copy, [day]))
+                staged[file.table].append(writing.staged(copy))
             writing.commit("archive", "export", staged["archive"])
             writing.commit("metrics", "rollup", staged["metrics"], state={"rolled_up": lake.versions})

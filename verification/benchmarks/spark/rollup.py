@@ -105,4 +105,4 @@ def fill(path: Path, day: datetime, rows: int) -> None:
     with Lake.open(path, create=True).writing() as writing:
         file = writing.stage("archive", f"day={day.date()}")
         pq.write_table(table, file, compression="zstd")
-        writing.commit("archive", "export", [writing.staged(file, [day.date()])])
+        writing.commit("archive", "export", [writing.staged(file)])
