@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from django_pgqueue.spark.source import Source
 
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+DURATION = re.compile(r"(\d{1,8}(?:\.\d{1,8})?)\s*(ms|s|m|h|d|)")
+
 
 def day(text: str) -> date:
     """Read a day such as 2026-11-21. Raises ArgumentTypeError."""
@@ -26,22 +30,33 @@ def day(text: str) -> date:
         raise ArgumentTypeError(f"{text!r} is not a day, such as 2026-11-21") from None
 
 
-def at_least_one(text: str) -> int:
-    """Read a whole number from 1 on. Raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return int(text)
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a reader of whole numbers between these. The reader raises ArgumentTypeError."""
+
+    def read(text: str) -> int:
+        if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            upto = "on" if most is None else f"to {most}"
+            raise ArgumentTypeError(f"{text!r} is not a whole number from {least} {upto}")
+        return int(text)
+
+    return read
 
 
-def add_since(parser: ArgumentParser, why: str) -> None:
-    """Add the option for the first day: ``args.since``, a date. ``why``: the end of its help text."""
-    parser.add_argument(
-        "--since",
-        type=day,
-        default=date.min,
-        metavar="DAY",
-        help=f"only this day and later ones, as 2026-11-21{why}",
-    )
+def duration(text: str) -> timedelta:
+    """Read a duration such as 30s, 5m or 1.5h. Raises ArgumentTypeError."""
+    match = DURATION.fullmatch(text.strip())
+    if match is None or float(match[1]) == 0:
+        raise ArgumentTypeError(f"{text!r} is not a duration such as 30s, 10m or 1.5h")
+    return timedelta(seconds=float(match[1]) * UNITS[match[2] or "s"])
+
+
+def sla(text: str) -> tuple[str, timedelta]:
+    """Read a promise such as default=30s or default/tenant-7=5m. Raises ArgumentTypeError."""
+    # A name may contain "=".
+    name, _, limit = text.rpartition("=")
+    if not name:
+        raise ArgumentTypeError(f"QUEUE=30s or QUEUE/CHANNEL=5m is wanted, not {text!r}")
+    return name, duration(limit)
 
 
 def add_lake(parser: ArgumentParser) -> None:
@@ -99,9 +114,10 @@ def add_engine(parser: ArgumentParser) -> None:
 
 
 def add_sla(parser: ArgumentParser) -> None:
-    """Add the option for the promises of queues and channels: ``args.sla``, texts for `parse_sla`."""
+    """Add the option for the promises of queues and channels: ``args.sla``, names with durations."""
     parser.add_argument(
         "--sla",
+        type=sla,
         action="append",
         default=[],
         metavar="NAME=DURATION",
@@ -117,8 +133,6 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-@contextmanager
-def engine(name: str, args: Namespace) -> Iterator[SparkSession]:
+def engine(name: str, args: Namespace) -> AbstractContextManager[SparkSession]:
     """Open the Spark session that these arguments ask for. Raises PipelineError."""
-    with session(f"pgqueue {name}", args.master, args.memory, dict(args.conf)) as spark:
-        yield spark
+    return session(f"pgqueue {name}", args.master, args.memory, dict(args.conf))

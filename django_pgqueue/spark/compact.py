@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_lake
+from django_pgqueue.spark.arguments import add_lake, whole
 from django_pgqueue.spark.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--older-than",
-        type=days,
+        type=whole(0),
         default=1,
         metavar="DAYS",
         help="only days that are at least so many days old; 0: today, too (default: 1)",
     )
     parser.add_argument(
         "--keep-days",
-        type=days,
+        type=whole(0),
         default=7,
         metavar="DAYS",
         help="delete files that were replaced so many days ago: readers of earlier versions need them (default: 7)",
@@ -63,13 +63,6 @@ def size(text: str) -> int:
     if match is None or float(match[1]) <= 0:
         raise ArgumentTypeError(f"a size such as 128MB is wanted, not {text!r}")
     return int(float(match[1]) * UNITS[match[2].lower()])
-
-
-def days(text: str) -> int:
-    """Return a number of days from the text of an option. Raises ArgumentTypeError."""
-    if not text.isdigit():
-        raise ArgumentTypeError(f"a number of days is wanted, not {text!r}")
-    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

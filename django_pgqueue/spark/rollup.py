@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source, at_least_one, engine, named_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source, engine, named_source, whole
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import Lake
@@ -40,14 +40,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep-minutes",
-        type=at_least_one,
+        type=whole(1),
         default=7,
         metavar="N",
         help="keep metrics by minute of the newest N days of the lake only; those by hour and day stay (default: 7)",
     )
     parser.add_argument(
         "--keep-days",
-        type=at_least_one,
+        type=whole(1),
         default=90,
         metavar="N",
         help="remove metrics that are older than N days from the database (default: 90)",
@@ -60,18 +60,16 @@ def run(args: Namespace) -> int:
     """
     from django_pgqueue.spark.export.register import check_identity
     from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.transforms.sla import parse_sla
     from django_pgqueue.spark.transforms.touched import find_touched
 
     began = time.monotonic()
-    sla = parse_sla(args.sla)
     source = named_source(args)
     lake = Lake.open(args.lake)
     if source:
         check_identity(lake, source.identity(), adopt=False)
     touched = find_touched(lake, everything=args.all)
     if touched.days:
-        _roll(args, lake, sla, touched)
+        _roll(args, lake, touched)
     is_new = bool(touched.days)
     if source:
         is_new |= _load(args, lake, source)
@@ -79,13 +77,15 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _roll(args: Namespace, lake: Lake, sla: dict[str, timedelta], touched: Touched) -> None:
+def _roll(args: Namespace, lake: Lake, touched: Touched) -> None:
     """Compute the metrics of the days that changed, on Spark if they have many messages or a master is given."""
     from django_pgqueue.spark.transforms.rollup import is_small, rollup
 
     here = args.master is None and is_small(touched)
     with nullcontext() if here else engine("rollup", args) as spark:
-        rolled = rollup(spark, lake, sla, everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress)
+        rolled = rollup(
+            spark, lake, dict(args.sla), everything=args.all, keep_minutes=args.keep_minutes, done=_say_progress
+        )
     print(f"Metrics of {len(rolled.days):,} days: {rolled.rows:,} rows.")
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from datetime import timedelta
+from argparse import ArgumentParser, Namespace
 
-from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source
+from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source, duration
 
 # Compaction lists all files of the lake. It merges those of days that are over.
 COMPACT_SECONDS = 3600
@@ -25,18 +24,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_sla(parser)
     parser.add_argument(
         "--every",
-        type=_duration,
+        type=duration,
         metavar="DURATION",
         help="begin a turn so often: 1m, 30s; after a longer turn the next one begins at once (default: one turn)",
     )
-
-
-def _duration(text: str) -> timedelta:
-    from django_pgqueue.spark.transforms.sla import parse_duration
-
-    if found := parse_duration(text):
-        return found
-    raise ArgumentTypeError(f"a duration such as 1m is wanted, not {text!r}")
 
 
 def run(args: Namespace) -> int:
@@ -68,8 +59,8 @@ def _turn(args: Namespace, *, compact: bool) -> int:
     source = f"--source={os.environ.get(VARIABLE, '') if args.source is None else args.source}"
     engine = [f"--memory={args.memory}", *(f"--conf={key}={value}" for key, value in args.conf)]
     engine += [f"--master={args.master}"] if args.master else []
-    steps = [["export", *lake, source, *engine]]
-    steps.append(["rollup", *lake, source, *engine, *(f"--sla={each}" for each in args.sla)])
+    sla = [f"--sla={name}={limit.total_seconds():f}" for name, limit in args.sla]
+    steps = [["export", *lake, source, *engine], ["rollup", *lake, source, *engine, *sla]]
     steps += [["compact", *lake]] if compact else []
     highest = 0
     for step in steps:

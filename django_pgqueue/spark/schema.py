@@ -18,30 +18,18 @@ if TYPE_CHECKING:
 # The version of the lake's layout; a lake of another one is refused. 1 was before the tables of Delta.
 FORMAT = 2
 
-BOOLEAN = pa.bool_()
-SMALL = pa.int16()
-INTEGER = pa.int32()
-BIG = pa.int64()
-FLOAT = pa.float64()
-TEXT = pa.string()
-BYTES = pa.binary()
-TIME = pa.timestamp("us", tz="UTC")
+BIG, FLOAT, TEXT, TIME = pa.int64(), pa.float64(), pa.string(), pa.timestamp("us", tz="UTC")
 COUNTS = pa.map_(TEXT, BIG)
+# By the names of PostgreSQL, and one for numbers by name.
+TYPES = {
+    "boolean": pa.bool_(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": BIG, "float8": FLOAT, "text": TEXT,
+    "bytea": pa.binary(), "timestamptz": TIME, "counts": COUNTS,
+}  # fmt: skip
+POSTGRESQL = {kind: name for name, kind in TYPES.items()}
 
 # The days of the lake are those that the rules of a message allow. The day before and the day after exist in Python, as
 # do their times in each zone.
 FIRST_DAY, LAST_DAY = date(2, 1, 1), date(9998, 12, 31)
-
-POSTGRESQL = {
-    BOOLEAN: "boolean",
-    SMALL: "smallint",
-    INTEGER: "integer",
-    BIG: "bigint",
-    FLOAT: "double precision",
-    TEXT: "text",
-    BYTES: "bytea",
-    TIME: "timestamptz",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,109 +69,50 @@ class Column:
         return f"NULL::{POSTGRESQL[self.type]}"
 
 
-MESSAGE = [
-    Column("id", BIG),
-    Column("queue", TEXT),
-    Column("channel", TEXT),
-    Column("handler", TEXT),
-    Column("payload", TEXT),
-    Column("body", BYTES),
-    Column("headers", TEXT),
-    Column("priority", SMALL),
-    Column("attempts", INTEGER),
-    Column("max_attempts", INTEGER),
-    Column("created_at", TIME),
-    Column("dequeue_at", TIME),
-    Column("leased_at", TIME),
-]
+def columns(text: str) -> list[Column]:
+    """Return columns from a text such as ``id bigint, backoff_seconds float8 = backoff``, with a source at the end."""
+    parts = (each.split() for each in text.split(","))
+    return [Column(name, TYPES[kind], source[-1] if source else "") for name, kind, *source in parts]
 
-LIFE = [
-    Column("state", TEXT),
-    Column("errors", TEXT),
-    Column("dedupe_key", TEXT),
-    Column("worker", TEXT),
-    Column("redriven_from", BIG),
-    Column("xid", BIG),
-]
 
-PERCENTILES = [
-    Column(f"{what}_{percentile}_seconds", FLOAT)
-    for what in ("wait", "run", "total")
-    for percentile in ("p50", "p95", "p99")
-]
-
+MESSAGE = columns(
+    "id bigint, queue text, channel text, handler text, payload text, body bytea, headers text, priority smallint, "
+    "attempts integer, max_attempts integer, created_at timestamptz, dequeue_at timestamptz, leased_at timestamptz"
+)
+LIFE = columns("state text, errors text, dedupe_key text, worker text, redriven_from bigint, xid bigint")
 TABLES: dict[str, list[Column]] = {
     "archive": [
         *MESSAGE,
-        Column("archived_at", TIME),
-        Column("outcome", TEXT),
-        Column("result", TEXT),
+        *columns("archived_at timestamptz, outcome text, result text"),
         *LIFE,
-        Column("started_at", TIME),
-        Column("order_key", TEXT),
-        Column("limits", TEXT),
-        Column("cost", INTEGER),
+        *columns("started_at timestamptz, order_key text, limits text, cost integer"),
     ],
     "dead_letter": [
         *MESSAGE,
-        Column("dead_at", TIME),
-        Column("reason", TEXT),
-        Column("details", TEXT),
+        *columns("dead_at timestamptz, reason text, details text"),
         *LIFE,
-        Column("backoff_seconds", FLOAT, source="backoff"),
-        Column("backoff_factor", FLOAT),
-        Column("backoff_longest_seconds", FLOAT, source="backoff_longest"),
-        Column("started_at", TIME),
-        Column("limits", TEXT),
-        Column("cost", INTEGER),
-        Column("order_key", TEXT),
-        Column("order_place", BIG),
-    ],
-    "channel": [
-        Column("exported_at", TIME),
-        Column("id", BIG),
-        Column("queue", TEXT),
-        Column("name", TEXT),
-        Column("max_concurrency", INTEGER),
-        Column("max_size", INTEGER),
-        Column("full_policy", TEXT),
-        Column("release_interval_seconds", FLOAT, source="release_interval"),
-        Column("release_burst", INTEGER),
-        Column("weight", INTEGER),
-        Column("context", TEXT),
-        Column("paused_at", TIME),
-        Column("pause_reason", TEXT),
-        Column("released_at", TIME),
-        Column("created_at", TIME),
-        Column("changed_at", TIME),
-        Column("archive", TEXT),
-        Column("ordered", BOOLEAN),
-        Column("on_dead", TEXT),
-    ],
-    "metrics": [
-        Column("grain", TEXT),
-        Column("bucket_at", TIME),
-        Column("queue", TEXT),
-        Column("channel", TEXT),
-        Column("handler", TEXT),
-        *(
-            Column(name, BIG)
-            for name in (
-                "enqueued", "completed", "popped", "purged", "dropped", "cancelled", "dead", "attempts", "retries",
-            )
+        *columns(
+            "backoff_seconds float8 = backoff, backoff_factor float8, "
+            "backoff_longest_seconds float8 = backoff_longest, started_at timestamptz, limits text, cost integer, "
+            "order_key text, order_place bigint"
         ),
-        *PERCENTILES,
-        Column("run_seconds", FLOAT),
-        Column("capacity_share", FLOAT),
-        Column("retry_seconds", FLOAT),
-        Column("sla_seconds", FLOAT),
-        Column("sla_breaches", BIG),
-        Column("retries_by_reason", COUNTS),
-        Column("dead_by_reason", COUNTS),
-        Column("level", TEXT),
-        Column("total_max_seconds", FLOAT),
     ],
-}  # fmt: skip
+    "channel": columns(
+        "exported_at timestamptz, id bigint, queue text, name text, max_concurrency integer, max_size integer, "
+        "full_policy text, release_interval_seconds float8 = release_interval, release_burst integer, weight integer, "
+        "context text, paused_at timestamptz, pause_reason text, released_at timestamptz, created_at timestamptz, "
+        "changed_at timestamptz, archive text, ordered boolean, on_dead text"
+    ),
+    "metrics": columns(
+        "grain text, bucket_at timestamptz, queue text, channel text, handler text, enqueued bigint, "
+        "completed bigint, popped bigint, purged bigint, dropped bigint, cancelled bigint, dead bigint, "
+        "attempts bigint, retries bigint, wait_p50_seconds float8, wait_p95_seconds float8, wait_p99_seconds float8, "
+        "run_p50_seconds float8, run_p95_seconds float8, run_p99_seconds float8, total_p50_seconds float8, "
+        "total_p95_seconds float8, total_p99_seconds float8, run_seconds float8, capacity_share float8, "
+        "retry_seconds float8, sla_seconds float8, sla_breaches bigint, retries_by_reason counts, "
+        "dead_by_reason counts, level text, total_max_seconds float8"
+    ),
+}
 
 # The tables of PostgreSQL that lake tables are read from, and the column that says the day of a row (UTC).
 SOURCES = {"archive": "pgqueue_archived_message", "dead_letter": "pgqueue_dead_letter", "channel": "pgqueue_channel"}

@@ -134,25 +134,25 @@ class Source:
                 raise
             return connection
 
-    def read(self, statements: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, statements: Sequence[str], schema: pa.Schema, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of statements, one after the other over one connection; without a statement, open none.
 
-        The batches have about 16 MB and exactly this schema. Raises SourceLost, TableGone, PipelineError.
+        The batches have about so many bytes and exactly this schema. Between statements no snapshot is held. Raises
+        SourceLost, TableGone, PipelineError.
         """
-        if statements:
-            with self.reader() as reader:
-                for statement in statements:
-                    yield from reader.batches(statement, schema)
-
-    @contextmanager
-    def reader(self, batch_bytes: int = BATCH_BYTES) -> Iterator[Reader]:
-        """Open a connection of ADBC for several statements. Raises SourceLost, PipelineError."""
         from adbc_driver_postgresql import StatementOptions, dbapi
 
-        with self.adbc_errors():
-            connection = dbapi.connect(self.conninfo, autocommit=True)
-        with connection:
-            yield Reader(self, connection, {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)})
+        if not statements:
+            return
+        options = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(batch_bytes)}
+        with self.adbc_errors(), dbapi.connect(self.conninfo, autocommit=True) as connection:
+            for statement in statements:
+                with connection.cursor(adbc_stmt_kwargs=options) as cursor:
+                    cursor.execute(statement)
+                    for batch in cursor.fetch_record_batch():
+                        yield batch.cast(schema)
 
     def identity(self) -> tuple[str, str]:
         """Return the cluster's system identifier, and the database in it (oid and name)."""
@@ -201,24 +201,6 @@ class Source:
         if sqlstate.startswith(LOST):
             return SourceLost(f"The database ({self}) cannot be reached: {reason}")
         return PipelineError(f"The database ({self}) refused a statement: {reason}")
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A connection that reads one statement after the other as Arrow batches; between them it holds no snapshot."""
-
-    source: Source
-    connection: Any
-    options: dict[str, str]
-
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a statement in batches of exactly this schema. Raises SourceLost, TableGone,
-        PipelineError.
-        """
-        with self.source.adbc_errors(), self.connection.cursor(adbc_stmt_kwargs=self.options) as cursor:
-            cursor.execute(sql)
-            for batch in cursor.fetch_record_batch():
-                yield batch.cast(schema)
 
 
 def _variables() -> dict[str, str]:

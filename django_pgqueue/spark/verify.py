@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from django_pgqueue.spark.arguments import add_lake, add_since, add_source, named_source
+from django_pgqueue.spark.arguments import add_lake, add_source, day, named_source
 
 if TYPE_CHECKING:
     from django_pgqueue.spark.lake import Lake, LakeFile
@@ -27,7 +27,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the command."""
     add_lake(parser)
     add_source(parser)
-    add_since(parser, ": for a lake whose old days were removed")
+    parser.add_argument(
+        "--since",
+        type=day,
+        default=date.min,
+        metavar="DAY",
+        help="only this day and later ones, as 2026-11-21: for a lake whose old days were removed",
+    )
     parser.add_argument(
         "--forget-missing",
         action="store_true",

@@ -22,7 +22,7 @@ from django.test import override_settings
 from django_pgqueue import channel_set, complete, dequeue, enqueue
 from django_pgqueue.management.cli.lake import lake_environment, promises
 from django_pgqueue.pipeline.models import Lake
-from django_pgqueue.spark.transforms.sla import parse_sla
+from django_pgqueue.spark.arguments import sla
 from tests.support.commands import manage
 from tests.support.paths import REPOSITORY
 from tests.support.tables import empty_tables
@@ -113,7 +113,7 @@ def test_settings_are_handed_over() -> None:
         options = promises("rollup")
         assert promises("run") == options
     assert all(option.startswith("--sla=") for option in options)
-    assert parse_sla(option.removeprefix("--sla=") for option in options) == given["SLA"]
+    assert dict(sla(option.removeprefix("--sla=")) for option in options) == given["SLA"]
 
 
 @pytest.mark.usefixtures("untraced")

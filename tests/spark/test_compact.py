@@ -256,12 +256,6 @@ def test_replaced_files_are_there_for_readers_of_earlier_versions_until_they_are
     assert problems(many) == []
 
 
-@pytest.mark.parametrize("wrong", [["--target-size", "big"], ["--target-size", "0"], ["--older-than", "-1"]])
-def test_a_policy_that_is_not_understood_is_refused(many: Lake, wrong: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        compact(many, *wrong)
-
-
 def test_exports_go_on_after_a_compaction(dsn: str, source: Source, database: Database, lake: Path) -> None:
     for _ in range(4):
         fill_archive(database, 50)

@@ -150,7 +150,7 @@ class Extended:
 
 
 def test_leases_are_extended_until_the_end() -> None:
-    extender = LeaseExtender(stream := Extended(), 0.01)
+    extender = LeaseExtender((stream := Extended()).extend, 0.01)
     for _ in range(5):
         assert stream.calls.acquire(timeout=280)
     extender.stop()
@@ -161,7 +161,7 @@ def test_leases_are_tried_again_while_the_server_is_away_and_given_up_at_another
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stream = Extended(SourceLost("away"), SourceLost("away"), None, PipelineError("refused"))
-    extender = LeaseExtender(stream, 0.01)
+    extender = LeaseExtender(stream.extend, 0.01)
     extender.join(280)
 
     assert not extender.is_alive()

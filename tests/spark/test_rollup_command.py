@@ -15,7 +15,6 @@ from django_pgqueue.spark.load import COLUMNS
 from django_pgqueue.spark.source import Source
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.truth import by_key, expected_metrics, lake_metrics
-from tests.support.cases import cases
 from tests.support.sessions import Session as Database
 
 NASTY = 'a/b=c,"d"\t\\\n%20é\'; -- {x} $1'
@@ -83,15 +82,3 @@ def test_metrics_of_another_database_are_not_loaded(
     assert main(["rollup", "--lake", str(lake), "--source", other]) == 1
 
     assert "holds another database" in capsys.readouterr().err
-
-
-@cases("sla", ["default", "=3s", "default=", "default=3 weeks", "default=0s", "default=-1"])
-def test_an_sla_that_is_not_understood_is_one_clear_line(
-    lake: Path, sla: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Lake.open(lake, create=True)
-
-    assert main(["rollup", "--lake", str(lake), "--sla", sla]) == 1
-
-    [line] = capsys.readouterr().err.splitlines()
-    assert sla in line

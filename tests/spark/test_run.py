@@ -107,10 +107,3 @@ def test_it_ends_when_its_java_has_ended(dsn: str, database: Database, lake: Pat
         [java] = javas_of(process)
         os.kill(java, signal.SIGKILL)
         assert process.wait(100) == 1
-
-
-def test_a_duration_that_is_not_understood_is_named(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["run", "--lake", str(lake), "--every", "soon"])
-
-    assert "a duration such as 1m is wanted, not 'soon'" in capsys.readouterr().err

@@ -142,8 +142,7 @@ def test_a_batch_is_bounded_by_bytes_however_large_its_rows(source: Source) -> N
     sql = "SELECT g AS a, repeat('x', 1000000)::text AS b FROM generate_series(1, 40) AS g"
     columns = pa.schema([("a", pa.int32()), ("b", pa.string())])
 
-    with source.reader(batch_bytes=4_000_000) as reader:
-        batches = list(reader.batches(sql, columns))
+    batches = list(source.read([sql], columns, batch_bytes=4_000_000))
 
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 6_000_000

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from django_pgqueue.spark.arguments import sla
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.transforms.rollup import batches
-from django_pgqueue.spark.transforms.sla import parse_sla
 from django_pgqueue.spark.transforms.touched import find_touched
 
 FIRST, SECOND, THIRD, FOURTH = (date(2026, 3, day) for day in (1, 2, 3, 4))
@@ -131,7 +131,8 @@ def test_without_the_log_of_earlier_versions_all_days_are_computed(opened: Lake)
 
 
 def test_a_promise_may_be_made_for_any_name() -> None:
-    assert parse_sla(["default=30s", "a=b/c=1.5m", "d=250ms", "e= 7", "f=2h", "g=1d", "default=31.0"]) == {
+    promises = ["default=30s", "a=b/c=1.5m", "d=250ms", "e= 7", "f=2h", "g=1d", "default=31.0"]
+    assert dict(map(sla, promises)) == {
         "default": timedelta(seconds=31),
         "a=b/c": timedelta(seconds=90),
         "d": timedelta(milliseconds=250),

@@ -97,7 +97,15 @@ def test_another_number_of_rows_than_was_committed_is_named(lake: Path, capsys: 
     [
         (["verify", "--since", "2026-13-45"], "argument --since: '2026-13-45' is not a day, such as 2026-11-21"),
         (["report", "--until", "yesterday"], "argument --until: 'yesterday' is not a day, such as 2026-11-21"),
-        (["rollup", "--keep-days", "0"], "argument --keep-days: '0' is no number from 1 on"),
+        (["rollup", "--keep-days", "0"], "argument --keep-days: '0' is not a whole number from 1 on"),
+        (["report", "--days", "0"], "argument --days: '0' is not a whole number from 1 to 3660"),
+        (["report", "--days", "9999"], "argument --days: '9999' is not a whole number from 1 to 3660"),
+        (["run", "--every", "soon"], "argument --every: 'soon' is not a duration such as 30s, 10m or 1.5h"),
+        (["rollup", "--sla", "default"], "argument --sla: QUEUE=30s or QUEUE/CHANNEL=5m is wanted, not 'default'"),
+        (["rollup", "--sla", "default=3 weeks"], "argument --sla: '3 weeks' is not a duration"),
+        (["rollup", "--sla", "default=0s"], "argument --sla: '0s' is not a duration"),
+        (["compact", "--target-size", "0"], "argument --target-size: a size such as 128MB is wanted, not '0'"),
+        (["compact", "--older-than", "-1"], "argument --older-than: "),
     ],
 )
 def test_an_option_that_is_not_understood_says_what_it_wants(

@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _keep_extended(self) -> None:
         if self.extender is None:
-            self.extender = LeaseExtender(self, self.options.lease / 3)
+            self.extender = LeaseExtender(self.extend, self.options.lease / 3)
 
     def _warn_of_lost(self, lost: int, consequence: str) -> None:
         if lost > 0:
@@ -160,18 +160,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return connection.execute(sql, parameters).fetchall()
 
 
-class Extends(Protocol):
-    """A reader whose leases are extended."""
-
-    def extend(self) -> int: ...
-
-
 class LeaseExtender(threading.Thread):
-    """Extend the leases of a reader every ``pause`` seconds, and sooner while the database cannot be reached."""
+    """Call ``extend`` every ``pause`` seconds, and sooner while the database cannot be reached."""
 
-    def __init__(self, reader: Extends, pause: float) -> None:
+    def __init__(self, extend: Callable[[], int], pause: float) -> None:
         super().__init__(name="pgqueue leases", daemon=True)
-        self.reader = reader
+        self.extend = extend
         self.pause = pause
         self.stopped = threading.Event()
         self.start()
@@ -181,7 +175,7 @@ class LeaseExtender(threading.Thread):
         while not self.stopped.wait(pause):
             pause = self.pause
             try:
-                self.reader.extend()
+                self.extend()
             except SourceLost as error:
                 # There are a few tries left before the leases expire.
                 pause = self.pause / 4

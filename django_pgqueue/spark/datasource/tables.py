@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.schema import BIG, MESSAGE, TEXT, TIME, Column
+from django_pgqueue.spark.schema import MESSAGE, Column
 from django_pgqueue.spark.schema import TABLES as LAKE
 
 if TYPE_CHECKING:
@@ -45,16 +45,10 @@ TABLES = {
         "pgqueue_message",
         [
             *MESSAGE,
-            Column("status", TEXT, source="status_name"),
-            Column("lease_expires_at", TIME),
-            Column("state", TEXT),
-            Column("errors", TEXT),
-            Column("dedupe_key", TEXT),
-            Column("worker", TEXT),
-            Column("redriven_from", BIG),
-            Column("cancelled_at", TIME),
-            Column("cancel_reason", TEXT),
-            Column("order_key", TEXT),
+            *schema.columns(
+                "status text = status_name, lease_expires_at timestamptz, state text, errors text, dedupe_key text, "
+                "worker text, redriven_from bigint, cancelled_at timestamptz, cancel_reason text, order_key text"
+            ),
         ],
         "created_at",
         rows=LIVE,
@@ -62,7 +56,7 @@ TABLES = {
     "archive": Table("pgqueue_archived_message", LAKE["archive"], "archived_at"),
     "dead_letter": Table(
         "pgqueue_dead_letter",
-        [*LAKE["dead_letter"], Column("redriven_at", TIME), Column("redriven_to", BIG)],
+        [*LAKE["dead_letter"], *schema.columns("redriven_at timestamptz, redriven_to bigint")],
         "dead_at",
     ),
     "channel": Table(

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.taskcontext import TaskContext
 
 from django_pgqueue.spark.datasource.encoding import RowEncoder
-from django_pgqueue.spark.datasource.options import WriteOptions
+from django_pgqueue.spark.datasource.options import StreamWriteOptions, WriteOptions
 from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows
 from django_pgqueue.spark.errors import PipelineError
 
@@ -37,7 +37,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     Spark makes another writer for the commit than for the tasks: they share data only in the commit messages.
     """
 
-    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: StreamWriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise PipelineError("A queue can only be appended to: outputMode('append').")
         self.encoder = RowEncoder(schema, options.constants)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export.archive import find_partitions
 from django_pgqueue.spark.lake import Lake, LakeFile
-from django_pgqueue.spark.source import Reader, Source, only
+from django_pgqueue.spark.source import Source, only
 
 SUMS_BYTES = 512 * 1024 * 1024  # what one statement adds up, a few seconds
 # As in numpy, a sum is one modulo 2 ** 64: the times of a large day would not fit.
@@ -35,16 +35,8 @@ WHERE xid < %s::text::xid8 AND dead_at IS NOT NULL ORDER BY day
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """The number of rows, the sum of their ids, and the sum of their microseconds since the start of their day."""
-
-    rows: int = 0
-    ids: int = 0
-    micros: int = 0
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.rows + other.rows, (self.ids + other.ids) % MODULUS, (self.micros + other.micros) % MODULUS)
+# The number of rows, the sum of their ids, and the sum of their microseconds since the start of their day.
+Sums = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +59,13 @@ class DatabaseDay:
             f"SELECT count(*), coalesce(sum(id), 0), coalesce(extract(epoch FROM sum(({self.time}) - "  # noqa: S608
             f"timestamptz '{self.day} 00:00+00')), 0) FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "
         )
-        found = Sums()
-        for condition in self.ranges:
-            rows, ids, seconds = only(connection.execute(sql + condition))
-            found += Sums(rows, int(ids) % MODULUS, int(seconds * 1_000_000) % MODULUS)
-        return found
+        found = [only(connection.execute(sql + condition)) for condition in self.ranges]
+        return added((rows, int(ids), int(seconds * 1_000_000)) for rows, ids, seconds in found)
 
-    def keys(self, reader: Reader, exported: int) -> pa.Table:
+    def keys(self, source: Source, exported: int) -> pa.Table:
         """Return id and time of each row below a horizon."""
         sql = f"SELECT id, {self.time} AS at FROM {self.relation} WHERE xid < '{exported}'::xid8 AND "  # noqa: S608
-        batches = [batch for condition in self.ranges for batch in reader.batches(sql + condition, KEYS)]
-        return pa.Table.from_batches(batches, KEYS)
+        return pa.Table.from_batches(source.read([sql + condition for condition in self.ranges], KEYS), KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +156,10 @@ def compare_day(
     """Compare one day by its sums, and by its rows if these differ. ``files``: those that the lake has of it."""
     there = day.sums(connection, exported)
     here, unreadable = read_keys(lake, files)
-    found = Sums()
-    for keys in here.values():
-        found += sums_of(keys, day.day)
+    found = added(sums_of(keys, day.day) for keys in here.values())
     if found == there:
-        return DayComparison(day.table, day.day, found.rows, there.rows, unreadable=unreadable)
-    with source.reader() as reader:
-        return differences(day, here, day.keys(reader, exported), unreadable)
+        return DayComparison(day.table, day.day, found[0], there[0], unreadable=unreadable)
+    return differences(day, here, day.keys(source, exported), unreadable)
 
 
 def differences(
@@ -220,8 +205,10 @@ def sums_of(keys: pa.Table, day: date) -> Sums:
     """Return the sums of rows of a day."""
     start = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1_000_000
     micros = pc.subtract(keys["at"].cast(pa.int64()), start)
-    return Sums(keys.num_rows, _sum(keys["id"]), _sum(micros))
+    return keys.num_rows, *(int(values.to_numpy().sum(dtype="int64")) for values in (keys["id"], micros))
 
 
-def _sum(values: pa.ChunkedArray) -> int:
-    return int(values.to_numpy().sum(dtype="int64")) % MODULUS
+def added(sums: Iterable[Sums]) -> Sums:
+    """Add sums up, modulo 2 ** 64."""
+    rows, ids, micros = (sum(column) % MODULUS for column in zip((0, 0, 0), *sums, strict=True))
+    return rows, ids, micros

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -147,17 +147,13 @@ def _explain(
     """Count the accepted letters that were not redriven now. Returns the letters that another session holds."""
     if not ids:
         return set()
-    states = _states(connection, ids)
+    states: dict[int, datetime | None] = dict(connection.execute(STATES, [list(ids)]).fetchall())
     held = {key for key, redriven_at in states.items() if redriven_at is None}
     ours = {key for key, at in states.items() if at is not None and tried_since is not None and at >= tried_since}
     tally.gone += len(ids) - len(states)
     tally.redriven += len(ours)
     tally.already += len(states) - len(held) - len(ours)
     return held
-
-
-def _states(connection: psycopg.Connection[Any], ids: Iterable[int]) -> dict[int, datetime | None]:
-    return dict(connection.execute(STATES, [list(ids)]).fetchall())
 
 
 def _reason_of(error: psycopg.Error) -> str:

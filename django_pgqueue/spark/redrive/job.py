@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -54,31 +55,22 @@ def put_back(letters: DataFrame, source: Source, *, channel: str | None, rate: f
     frame = prepared(letters).localCheckpoint()
     rows = (frame if rate is None else frame.coalesce(1)).rdd
     speculative = frame.sparkSession.conf.get("spark.speculation", "false") == "true"
-    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at, speculative=speculative))
+    return run_partitions(rows, RedriveTask(source, channel, rate, dry_run, began_at, speculative))
 
 
+@dataclass(frozen=True, slots=True)
 class RedriveTask:
     """Redrive the letters of one partition. The closure carries it, so that the source is in no file.
 
     ``began_at``: when the job began, by the clock of the database. ``speculative``: Spark may run a task twice at once.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        channel: str | None,
-        rate: float | None,
-        dry_run: bool,
-        began_at: datetime,
-        *,
-        speculative: bool = False,
-    ) -> None:
-        self.source = source
-        self.channel = channel
-        self.rate = rate
-        self.dry_run = dry_run
-        self.began_at = began_at
-        self.speculative = speculative
+    source: Source
+    channel: str | None
+    rate: float | None
+    dry_run: bool
+    began_at: datetime
+    speculative: bool = False
 
     def __call__(self, rows: Iterable[Any]) -> Tally:
         total = Tally()
@@ -87,7 +79,7 @@ class RedriveTask:
         earliest = 0.0
         connection = None
         with self.source.errors():
-            for batch in letter_batches(letters, size):
+            while batch := list(islice(letters, size)):
                 connection = connection or self.source.connect(application_name="pgqueue spark redrive")
                 time.sleep(max(0.0, earliest - time.monotonic()))
                 total.add(self._batch(connection, batch))
@@ -111,12 +103,6 @@ def was_tried_before() -> bool:
 
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
-
-
-def letter_batches(letters: Iterator[Letter], size: int) -> Iterator[list[Letter]]:
-    """Yield the letters in lists of ``size`` at most."""
-    while batch := list(islice(letters, size)):
-        yield batch
 
 
 def run_partitions(rows: RDD[Any], task: Callable[[Iterable[Any]], Tally]) -> Tally:

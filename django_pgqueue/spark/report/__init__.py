@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from django_pgqueue.spark.arguments import add_lake, day
+from django_pgqueue.spark.arguments import add_lake, day, whole
 from django_pgqueue.spark.errors import PipelineError
 
 
@@ -25,7 +25,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the page; one that is there is replaced (default: report.html)",
     )
     parser.add_argument(
-        "--days", type=_days, default=7, metavar="N", help="the newest N days that the lake has metrics of (default: 7)"
+        "--days",
+        type=whole(1, 3660),
+        default=7,
+        metavar="N",
+        help="the newest N days that the lake has metrics of (default: 7)",
     )
     parser.add_argument(
         "--until", type=day, metavar="DAY", help="the last day, as 2026-11-21 (default: the newest with metrics)"
@@ -36,12 +40,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--channel", metavar="NAME", help="a page of this channel, of the one --queue (default: the queue default)"
     )
-
-
-def _days(given: str) -> int:
-    if not given.isdecimal() or not 1 <= int(given) <= 3660:
-        raise ArgumentTypeError(f"{given!r} is not a number of days between 1 and 3660")
-    return int(given)
 
 
 def run(args: Namespace) -> int:

@@ -1,8 +1,7 @@
 """Compute the metrics of a day from its messages, in arrays.
 
 A row of metrics is about an entity, which is a queue, a channel or a handler of a channel, and a bucket: a minute, an
-hour or the day. Entities are numbered in the order of their names, each queue before its channels, each channel before
-its handlers.
+hour or the day.
 """
 
 from __future__ import annotations
@@ -62,24 +61,20 @@ def find_entities(names: pa.Table, sla: Mapping[str, int]) -> Entities:
     pairs, of_channel = numbered(queue * len(channels) + channel, len(queues) * len(channels))
     triples, of_handler = numbered(of_channel * len(handlers) + handler, len(pairs) * len(handlers))
     its_channel, its_handler = np.divmod(triples, max(1, len(handlers)))
-    queue_of_channel, channel_name = np.divmod(pairs, max(1, len(channels)))
-    # The place of each among all: after its channel and its queue, and after all that come before these.
-    handler_at = np.arange(len(triples)) + its_channel + queue_of_channel[its_channel] + 2
-    first_handler = np.searchsorted(its_channel, np.arange(len(pairs)))
-    channel_at = first_handler + np.arange(len(pairs)) + queue_of_channel + 1
-    first_channel = np.searchsorted(queue_of_channel, np.arange(len(queues)))
-    queue_at = first_handler[first_channel] + first_channel + np.arange(len(queues))
-    level = np.empty(len(queue_at) + len(channel_at) + len(handler_at), np.int64)
-    codes = np.full((len(NAMES), len(level)), -1, np.int64)
-    level[queue_at], codes[0, queue_at] = 0, np.arange(len(queues))
-    level[channel_at], codes[0, channel_at], codes[1, channel_at] = 1, queue_of_channel, channel_name
-    level[handler_at], codes[:2, handler_at], codes[2, handler_at] = 2, codes[:2, channel_at[its_channel]], its_handler
+    its_queue, its_name = np.divmod(pairs, max(1, len(channels)))
+    # First the queues, then their channels, then the handlers of these.
+    counts = len(queues), len(pairs), len(triples)
+    codes = (
+        np.concatenate([np.arange(len(queues)), its_queue, its_queue[its_channel]]),
+        np.concatenate([np.full(len(queues), -1), its_name, its_name[its_channel]]),
+        np.concatenate([np.full(len(queues) + len(pairs), -1), its_handler]),
+    )
     columns = [_taken(values, code) for values, code in zip((queues, channels, handlers), codes, strict=True)]
     return Entities(
-        of_messages=(queue_at[queue], channel_at[of_channel], handler_at[of_handler]),
+        of_messages=(queue, of_channel + counts[0], of_handler + counts[0] + counts[1]),
         names=columns,
-        level=level,
-        queue=queue_at[codes[0]],
+        level=np.repeat(np.arange(len(LEVELS)), counts),
+        queue=codes[0],
         sla=_promises(columns[0], columns[1], sla),
     )
 

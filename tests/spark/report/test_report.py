@@ -21,7 +21,6 @@ from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.report.read import Subject, read
 from tests.spark.report.metrics import lake_of, metric, of_each_grain
 from tests.spark.report.page import Page, reported
-from tests.support.cases import cases
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = """</title></style><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;"""
@@ -175,20 +174,6 @@ def test_the_command_needs_no_spark_and_tells_no_secret(small: Path, tmp_path: P
     assert (done.returncode, done.stderr) == (0, "")
     assert str(output) in done.stdout
     assert "canary" not in output.read_text() + done.stdout
-
-
-@cases("days", ["0", "-1", "x", "99999"])
-def test_a_wrong_number_of_days_is_refused(small: Path, days: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "django_pgqueue.spark", "report", "--lake", small, "--days", days],
-        env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-
-    assert done.returncode == 2
-    assert "is not a number of days" in done.stderr
 
 
 def days_of_channels(at: datetime, channels: dict[str, dict[str, Any]], **columns: Any) -> list[dict[str, Any]]:

@@ -43,8 +43,8 @@ def adbc(source: Source) -> Iterator[Run]:
     """One process, one statement, one file."""
 
     def run(path: Path) -> None:
-        with pq.ParquetWriter(path, ARROW, compression="zstd") as writer, source.reader() as reader:
-            for batch in reader.batches(query(source), ARROW):
+        with pq.ParquetWriter(path, ARROW, compression="zstd") as writer:
+            for batch in source.read([query(source)], ARROW):
                 writer.write_batch(batch)
         durable.sync_to_disk(path)
 
