@@ -87,13 +87,6 @@ class ObjectStore:
         kept = s3_backends[ACCOUNT]["aws"].get_object(bucket, key)
         kept.value = bytes(len(kept.value))
 
-    def has(self, path: str) -> bool:
-        """Return whether there is an object ``/bucket/key``."""
-        from moto.s3.models import s3_backends
-
-        _, bucket, key = path.split("/", 2)
-        return s3_backends[ACCOUNT]["aws"].get_object(bucket, key) is not None
-
     def files(self) -> fs.S3FileSystem:
         """Return pyarrow's file system for it."""
         return fs.S3FileSystem(access_key=KEY, secret_key=SECRET, endpoint_override=self.endpoint, region="us-east-1")

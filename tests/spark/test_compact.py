@@ -16,17 +16,12 @@ import pytest
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.compact import find_work, replace_files
-from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_of
 from django_pgqueue.spark.lake.rows import rewrite
 from django_pgqueue.spark.lake.writing import lake_lock
-from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.touched import find_touched
 from django_pgqueue.spark.verify import find_problems
-from tests.spark.rows import fill_archive, fill_dead_letters
-from tests.spark.test_export import LETTERS, expected, ids
-from tests.support.sessions import Session as Database
 
 DAY, NEXT_DAY = "day=2026-03-14", "day=2026-03-15"
 TODAY = f"day={datetime.now(UTC).date()}"
@@ -254,21 +249,3 @@ def test_replaced_files_are_there_for_readers_of_earlier_versions_until_they_are
     assert len([*many.path.rglob("archive/day=*/*.parquet")]) == 2
     assert rows(many) == before
     assert problems(many) == []
-
-
-def test_exports_go_on_after_a_compaction(dsn: str, source: Source, database: Database, lake: Path) -> None:
-    for _ in range(4):
-        fill_archive(database, 50)
-        fill_dead_letters(database, 5)
-        export(source, lake)
-    made = Lake.open(lake)
-    assert len(made.paths("archive")) == 4
-
-    assert compact(made, "--older-than", "0") == 0
-    fill_archive(database, 50)
-    export(source, lake)
-
-    assert len(made.paths("archive")) == 2
-    assert ids(lake) == expected(database)
-    assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert main(["verify", "--lake", str(lake), "--source", dsn]) == 0

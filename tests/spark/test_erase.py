@@ -168,18 +168,6 @@ def test_a_killed_erase_is_finished_by_the_next(filled: Path) -> None:
     assert main(["verify", "--lake", str(filled)]) == 0
 
 
-def test_metrics_of_a_real_rollup_are_erased_and_computed_again(spark: Any, filled: Path) -> None:
-    assert main(["rollup", "--lake", str(filled)]) == 0
-    assert TENANT in {row["channel"] for row in rows(filled)["metrics"]}
-    erase(filled)
-    assert grep(filled) == []
-    assert {row["channel"] for row in rows(filled)["metrics"]} == {None, "other"}
-    assert main(["rollup", "--lake", str(filled)]) == 0
-    days = [row for row in rows(filled)["metrics"] if row.get("channel") is None and "completed" in row]
-    assert {row["queue"] for row in days} == {"default"}
-    assert grep(filled) == []
-
-
 def test_the_command_erases_database_and_lake(
     filled: Path, database: Database, capfd: pytest.CaptureFixture[str], settings: Any
 ) -> None:

@@ -18,8 +18,7 @@ from django_pgqueue.spark.export.plan import make_plan
 from django_pgqueue.spark.export.task import ExportOptions
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.touched import changed_days
-from tests.spark.rows import DAY, fill_archive, fill_dead_letters, make_partition
+from tests.spark.rows import DAY, fill_archive, fill_dead_letters
 from tests.support.sessions import Connect
 from tests.support.sessions import Session as Database
 
@@ -45,17 +44,6 @@ def expected(database: Database, table: str = ARCHIVE) -> list[int]:
     return [row[0] for row in database.execute(f"SELECT id FROM {table} ORDER BY id")]
 
 
-def test_the_archive_and_the_dead_letters_reach_the_lake(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 1000)
-    fill_dead_letters(database, 100)
-
-    summary = export(source, lake)
-
-    assert ids(lake) == expected(database)
-    assert ids(lake, "dead_letter") == expected(database, LETTERS)
-    assert summary.rows == {"archive": 1000, "dead_letter": 100, "channel": 1}
-
-
 def test_a_second_export_brings_only_what_is_new(source: Source, database: Database, lake: Path) -> None:
     fill_archive(database, 1000)
     export(source, lake)
@@ -66,12 +54,8 @@ def test_a_second_export_brings_only_what_is_new(source: Source, database: Datab
 
     assert summary.rows == {"archive": 10, "dead_letter": 5, "channel": 0}
     assert ids(lake) == expected(database)
+    assert ids(lake, "dead_letter") == expected(database, LETTERS)
     assert Lake.open(lake).rows == {"archive": {f"{DAY}": 1010}, "dead_letter": {f"{DAY}": 5}}
-
-
-def test_an_empty_archive_is_a_lake_without_rows(source: Source, lake: Path) -> None:
-    assert export(source, lake).rows["archive"] == 0
-    assert ids(lake) == []
 
 
 def test_when_nothing_is_new_nothing_is_committed(source: Source, database: Database, lake: Path) -> None:
@@ -199,16 +183,6 @@ def as_text(database: Database, table: str) -> list[dict[str, Any]]:
         return cursor.execute(f"SELECT {columns} FROM {table} ORDER BY id").fetchall()
 
 
-def test_payloads_of_a_megabyte_arrive(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 30, payload="jsonb_build_object('text', repeat(md5(i::text), 32768))")
-
-    export(source, lake)
-
-    lengths = [len(row["payload"]) for row in lake_rows(lake)]
-    assert lengths == [row[0] for row in database.execute(f"SELECT length(payload::text) FROM {ARCHIVE} ORDER BY id")]
-    assert min(lengths) > 1_000_000
-
-
 def test_dead_letters_that_are_redriven_meanwhile_are_there_once(
     source: Source, database: Database, lake: Path
 ) -> None:
@@ -254,35 +228,3 @@ def test_columns_can_be_left_out_from_now_on(source: Source, database: Database,
 
     assert [row["payload"] for row in lake_rows(lake)] == [None, None, '{"order": 0}']
     assert [row["headers"] for row in lake_rows(lake)] == [None, None, "{}"]
-
-
-def test_a_rescan_writes_days_anew_that_lost_a_file_or_lack_a_row(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 100)
-    fill_archive(database, 50, day=DAY + timedelta(days=1))
-    export(source, lake)
-    fill_archive(database, 20)
-    export(source, lake)
-    Lake.open(lake).paths("archive", [DAY])[0].unlink()
-    # No transaction commits below the horizon; this one stands for a day that was closed too early.
-    fill_archive(database, 1, day=DAY + timedelta(days=1), xid="'3'::xid8")
-    untouched = make_partition(database, DAY + timedelta(days=2))
-    fill_archive(database, 7, day=DAY + timedelta(days=2))
-
-    summary = export(source, lake, ExportOptions(rescan=True))
-
-    assert untouched is None
-    assert summary.repaired == (DAY, DAY + timedelta(days=1))
-    assert ids(lake) == expected(database)
-    assert Lake.open(lake).rows["archive"] == {"2026-03-14": 120, "2026-03-15": 51, "2026-03-16": 7}
-    assert export(source, lake, ExportOptions(rescan=True)).repaired == ()
-
-
-def test_created_days_of_the_rows_are_remembered_for_rollups(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 10, created_at="{day} - i % 3 * interval '10 days'", leased_at="{day}")
-    export(source, lake)
-
-    [actions] = Lake.open(lake).log("archive", 0)
-
-    assert sorted(map(str, changed_days(actions))) == ["2026-02-22", "2026-03-04", "2026-03-14"]

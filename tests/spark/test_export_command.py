@@ -46,27 +46,6 @@ def test_a_loss_is_a_warning_and_a_status(
     assert "Warning: The partition of 2026-03-14 was dropped" in capsys.readouterr().err
 
 
-WRONG = {
-    "cannot be reached": ("--source", f"postgresql://me:{CANARY}@127.0.0.1:1/shop"),
-    "no valid connection string": ("--source", f"postgresql://me:{CANARY}%zz@host/shop"),
-    "does not exist": ("--lake", "/nowhere/at/all/lake"),
-    "object stores": ("--lake", "s3://bucket/lake"),
-}
-
-
-@pytest.mark.parametrize("problem", WRONG)
-def test_bad_input_is_one_line_and_status_1(
-    problem: str, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = {"--lake": str(lake), "--source": dsn} | dict([WRONG[problem]])
-
-    assert main(["export", *(word for pair in arguments.items() for word in pair)]) == 1
-    said = capsys.readouterr()
-    assert problem in said.err
-    assert said.err.count("\n") == 1
-    assert CANARY not in said.out + said.err
-
-
 def test_the_password_of_the_source_is_nowhere(
     dsn: str, database: psycopg.Connection[Any], lake: Path, tmp_path: Path
 ) -> None:

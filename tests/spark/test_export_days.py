@@ -144,17 +144,6 @@ def test_a_day_without_a_partition_between_days_that_have_one_is_no_loss() -> No
     assert list(find_absent_days([], state, date(2026, 3, 15))) == [date(2026, 3, 14)]
 
 
-def test_a_partition_that_retention_drops_after_its_day_is_no_loss(
-    source: Source, database: Database, lake: Path
-) -> None:
-    fill_archive(database, 10)
-    for _ in range(2):
-        export(source, lake)
-    drop(database)
-
-    assert export(source, lake).losses == ()
-
-
 def drop(database: Database) -> None:
     database.execute("DROP TABLE pgqueue_archived_message_20260314")
 

@@ -66,19 +66,6 @@ def test_a_lake_is_whole_after_lost_files_were_written_anew(
     assert publish(exported, store, prefix) == 0
 
 
-def test_files_whose_rows_the_database_does_not_have_any_more_stay_missing(
-    exported: Lake, source: Source, database: Database, verify: Callable[[], int]
-) -> None:
-    exported.paths("archive", [NEXT_DAY])[0].unlink()
-    [lost] = [file for file in exported.files("archive") if not (exported.path / file.path).exists()]
-    database.execute(f"DROP TABLE pgqueue_archived_message_{NEXT_DAY:%Y%m%d}")
-
-    export(source, exported.path, RESCAN)
-
-    assert lost in exported.files("archive")
-    assert verify() == 1
-
-
 def test_the_files_of_a_day_that_is_empty_in_the_database_stay_as_they_are(
     exported: Lake, source: Source, database: Database, capsys: pytest.CaptureFixture[str], dsn: str
 ) -> None:
@@ -227,15 +214,4 @@ def test_the_days_since_a_failover_are_written_anew_when_they_were_removed(
 
     assert ids(exported.path) == expected(database)
     assert ids(exported.path, "dead_letter") == expected(database, LETTERS)
-    assert verify() == 0
-
-
-def test_a_lost_file_of_metrics_is_computed_anew(exported: Lake, verify: Callable[[], int]) -> None:
-    rollup = ["rollup", "--lake", str(exported.path)]
-    assert main(rollup) == 0
-    exported.paths("metrics", [DAY])[0].unlink()
-    assert verify() == 1
-
-    assert main([*rollup, "--all"]) == 0
-
     assert verify() == 0

@@ -142,17 +142,6 @@ def test_a_file_that_is_not_whole_is_not_committed(made: Lake) -> None:
     assert made.files("archive") == []
 
 
-def test_days_select_files(made: Lake) -> None:
-    commit(made, 1)
-    with made.writing() as writing:
-        writing.commit("metrics", "test", [write(writing, 1, "metrics", "grain=hour/day=2026-03-15")])
-
-    assert made.files("archive", [date(2026, 3, 15)]) == []
-    assert len(made.files("archive", [date(2026, 3, 14)])) == 1
-    [file] = made.files("metrics", [date(2026, 3, 15)])
-    assert file.partition == "grain=hour/day=2026-03-15"
-
-
 def test_spark_reads_a_file_that_lacks_a_newer_column_as_null(spark: Any, made: Lake) -> None:
     commit(made, 1)
     with made.writing() as writing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -138,20 +137,6 @@ def killed_at_each_step(change: str, tmp_path: Path) -> Iterator[list[int]]:
         if status == 0:
             return
     raise AssertionError("the run never ended")
-
-
-@pytest.mark.parametrize("files", [(1, 1), (3, 2)])
-def test_a_reader_sees_a_day_once_while_it_is_replaced_again_and_again(files: tuple[int, int], lake: Path) -> None:
-    made = make_lake(lake, files[0])
-    with ThreadPoolExecutor(1) as pool, made.writing() as writing:
-        written = pool.submit(replace_again_and_again, writing, files)
-        seen = []
-        while not written.done():
-            seen.append(read(lake / "archive"))
-        written.result()
-
-    assert len(seen) > 10
-    assert all(rows in (BEFORE, AFTER) for rows in seen)
 
 
 def replace_again_and_again(writing: Writing, files: tuple[int, int]) -> None:

@@ -81,15 +81,6 @@ def test_a_rollup_without_a_source_decides_it_before_spark(rolled_up: Lake) -> N
     assert ran == NOTHING
 
 
-def test_a_rollup_of_few_messages_needs_no_spark(source: Source, database: Database, lake: Path) -> None:
-    fill_archive(database, 20_000)
-    export(source, lake)
-
-    ran = run_without_spark("rollup", "--lake", str(lake))
-
-    assert "Metrics of 1 days" in ran
-
-
 def test_a_rollup_with_a_source_loads_without_spark_and_once(dsn: str, rolled_up: Lake) -> None:
     rollup = ("rollup", "--lake", str(rolled_up.path), "--source", dsn)
 

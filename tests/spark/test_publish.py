@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_pgqueue.spark.cli import main
-from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.writing import lake_lock, vacuum
-from django_pgqueue.spark.publish import LOCK, store_errors
+from django_pgqueue.spark.publish import LOCK
 from django_pgqueue.spark.source import Source
 from tests.spark.object_store import BUCKET, KEY, SECRET, ObjectStore
 from tests.spark.published import check_copy, ids_of, merge_all, publish
@@ -206,19 +204,3 @@ def test_an_error_of_the_store_is_one_line_without_credentials(
     assert said in shown.err
     assert shown.err.count("\n") == 1
     assert not [secret for secret in (KEY, SECRET, "canary-in-url") if secret in shown.err + shown.out]
-
-
-def test_a_text_of_the_store_hides_the_keys(store: ObjectStore) -> None:
-    with pytest.raises(PipelineError) as raised, store_errors("s3://bucket/lake"):
-        raise OSError(f"AWS Error TEAPOT: {KEY} signed by {SECRET}\nno")
-    assert str(raised.value).endswith("The store said: AWS Error TEAPOT: ******** signed by ******** no")
-
-
-def test_a_store_that_cannot_be_reached_is_said(
-    made: Lake, store: ObjectStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        assert main(["publish", "--lake", str(made.path), "--to", "s3://bucket/lake", "--endpoint", address]) == 1
-    assert "s3://bucket/lake cannot be read or written: look at --to, --endpoint" in capsys.readouterr().err

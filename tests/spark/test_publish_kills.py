@@ -6,13 +6,10 @@ import random
 import signal
 import subprocess
 import sys
-import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake.exceptions import DeltaError
 
 from django_pgqueue.spark.lake import Lake
 from tests.spark.object_store import BUCKET, ObjectStore
@@ -112,58 +109,3 @@ def test_a_run_that_is_ended_at_any_request_is_continued_by_the_next(
     reader.look()
     assert reader.seen[-1] == NEW, step
     check_copy(changed, store, prefix, tmp_path / "copy")
-
-
-def test_a_file_that_was_uploaded_before_a_run_failed_is_not_uploaded_again(
-    changed: Lake, store: ObjectStore, prefix: str
-) -> None:
-    def refuse_the_commit(environ: dict[str, Any]) -> None:
-        if "/_delta_log/" in environ["PATH_INFO"]:
-            store.answer = ("403 Forbidden", "application/xml", b"<Error><Code>AccessDenied</Code></Error>")
-
-    store.before = refuse_the_commit
-    assert publish(changed, store, prefix) == 1
-    store.reset()
-    assert ids_of(store.files(), f"{BUCKET}/{prefix}") == OLD
-    requests: list[tuple[str, str]] = []
-    store.before = lambda environ: requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-
-    assert publish(changed, store, prefix) == 0
-
-    assert ids_of(store.files(), f"{BUCKET}/{prefix}") == NEW
-    assert requests
-    assert not [path for method, path in requests if method != "DELETE" and "/day=" in path]
-
-
-def test_readers_beside_publications_miss_no_row(store: ObjectStore, prefix: str, lake: Path) -> None:
-    made = Lake.open(lake, create=True)
-    add(made, range(10))
-    done, seen = threading.Event(), Counter[str]()
-    assert publish(made, store, prefix) == 0
-    problems: list[object] = []
-
-    def read_on() -> None:
-        files = store.files()
-        while not done.is_set():
-            try:
-                ids = ids_of(files, f"{BUCKET}/{prefix}")
-            except (OSError, DeltaError):
-                seen["replaced"] += 1  # a file of a version before the last two is gone: the reader asks again
-                continue
-            seen["read"] += 1
-            if ids != [*range(len(ids))] or len(ids) < 10:
-                problems.append(ids)
-
-    reader = threading.Thread(target=read_on)
-    reader.start()
-    try:
-        for n in range(1, 7):
-            add(made, range(n * 10, n * 10 + 10))
-            if n % 2:
-                merge_all(made)
-            assert publish(made, store, prefix) == 0
-    finally:
-        done.set()
-        reader.join()
-    assert problems == []
-    assert seen["read"] > 0

@@ -50,29 +50,12 @@ def test_the_days_on_which_new_messages_were_settled_or_created_are_touched(open
     assert roll(opened) == set()
 
 
-def test_an_hour_that_was_computed_is_not_touched_by_other_files_of_the_day(opened: Lake) -> None:
-    put(opened, THIRD, FIRST, THIRD)
-    roll(opened)
-    put(opened, THIRD, THIRD)
-
-    assert roll(opened) == {THIRD}
-
-
 def test_a_day_that_was_written_anew_touches_all_on_which_its_messages_were_created(opened: Lake) -> None:
     put(opened, THIRD, FIRST, THIRD)
     roll(opened)
     put(opened, THIRD, THIRD, replace=True)
 
     assert roll(opened) == {FIRST, THIRD}
-
-
-def test_exports_and_other_commits_between_rollups_lose_no_day(opened: Lake) -> None:
-    put(opened, FIRST, FIRST)
-    with opened.writing() as writing:
-        writing.commit("archive", "other")
-    put(opened, FOURTH, FOURTH)
-
-    assert roll(opened) == {FIRST, FOURTH}
 
 
 def test_an_hour_that_a_killed_rollup_left_is_touched_again(opened: Lake) -> None:
@@ -85,14 +68,6 @@ def test_an_hour_that_a_killed_rollup_left_is_touched_again(opened: Lake) -> Non
     put(opened, THIRD, THIRD)
 
     assert roll(opened) == {FIRST, THIRD}
-
-
-def test_everything_is_all_that_the_lake_ever_had(opened: Lake) -> None:
-    put(opened, FIRST, FIRST)
-    put(opened, THIRD, SECOND)
-    roll(opened)
-
-    assert find_touched(opened, everything=True).days == {FIRST, SECOND, THIRD}
 
 
 def test_messages_are_looked_for_on_all_days_on_which_they_were_settled(opened: Lake) -> None:

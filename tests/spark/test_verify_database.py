@@ -90,3 +90,5 @@ def test_damaged_metrics_are_computed_anew_and_not_exported(verify: Any, lake: P
     assert "`rollup --all`" in said
     assert "export --rescan" not in said
     assert "Forgot 0 missing files" in verify("--forget-missing")[1]
+    assert main(["rollup", "--all", "--lake", str(lake)]) == 0
+    assert verify()[0] == 0

@@ -305,8 +305,6 @@ REST = (
             "tests/spark/test_datasource_write.py::test_tasks_that_die_after_their_work_and_run_again_enqueue_once",
             "tests/spark/test_datasource_write.py::test_workers_need_no_django",
             "tests/spark/test_export_command.py::test_the_password_of_the_source_is_nowhere",
-            "tests/spark/test_erase.py::test_metrics_of_a_real_rollup_are_erased_and_computed_again",
-            "tests/spark/test_publish.py::test_a_store_that_cannot_be_reached_is_said",
             "tests/spark/test_publish_answers.py",
             "tests/spark/test_session.py",
         ),

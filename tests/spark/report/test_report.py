@@ -95,18 +95,6 @@ def test_the_newest_days_are_shown(tmp_path: Path) -> None:
     assert "20 Nov 2026 – 21 Nov 2026" in reported(tmp_path / "lake", days=2).text
 
 
-def test_times_at_the_ends_of_the_calendar_do_not_hide_the_others(tmp_path: Path) -> None:
-    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
-    lake_of(tmp_path / "lake", of_each_grain(*(metric(time, completed=1) for time in (first, NOON, last))))
-    lake_of(tmp_path / "old", of_each_grain(metric(first, completed=2)))
-    lake_of(tmp_path / "future", of_each_grain(metric(last, completed=3)))
-
-    for lake, day in (("lake", "21 Nov 2026"), ("old", "01 Jan 1"), ("future", "31 Dec 9999")):
-        page = reported(tmp_path / lake)
-        assert len(page.tables["Queues"]) == 2
-        assert day in page.text.partition("What happened")[0]
-
-
 @pytest.mark.parametrize(
     ("apart", "grain", "buckets"),
     [
