@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -237,8 +238,7 @@ class Target:
     def upload(self, source: Path, path: str) -> None:
         """Copy a file of this machine."""
         with self._appearing(path) as stream, open(source, "rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                stream.write(chunk)
+            shutil.copyfileobj(file, stream, CHUNK_BYTES)
 
     def delete(self, path: str) -> None:
         """Delete an object, if it is there."""

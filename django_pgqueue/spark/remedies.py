@@ -69,10 +69,9 @@ def problem_of_file(
     return Problem(text, COPY, f"{NAMES.get(table, 'channels')} of {day}")
 
 
-def problems_of_day(day: DayComparison, counted: int, *, pruned: bool) -> Iterator[Problem]:
-    """Yield the problems of a day that lake and database have.
-
-    ``counted``: its rows by the log of the table. ``pruned``: the retention of a queue has deleted rows of it.
+def problems_of_day(day: DayComparison, *, pruned: bool) -> Iterator[Problem]:
+    """Yield the problems of a day that lake and database have. ``pruned``: the retention of a queue has deleted rows of
+    it.
     """
     from django_pgqueue.spark.export.comparison import NAMES
 
@@ -89,8 +88,8 @@ def problems_of_day(day: DayComparison, counted: int, *, pruned: bool) -> Iterat
         yield Problem(f"{both}, which does not have {foreign:,} of these.", FOREIGN)
     if day.doubled:
         yield Problem(f"{both}: {day.doubled:,} are in the lake more than once.", FOREIGN)
-    if day.here != counted and not lacking and not day.unreadable:
-        yield Problem(f"{name}: the files have {day.here:,} rows, the log of the table counts {counted:,}.", RESCAN)
+    if day.here != day.counted and not lacking and not day.unreadable:
+        yield Problem(f"{name}: the files have {day.here:,} rows, the log of the table counts {day.counted:,}.", RESCAN)
 
 
 def lost_messages(name: str, text: str) -> Problem:

@@ -125,7 +125,7 @@ def compare(lake: Lake, source: Source, since: date) -> tuple[list[Problem], set
     """
     from django_pgqueue.spark.export.comparison import compare_days, pruned_days
     from django_pgqueue.spark.export.losses import loss_text
-    from django_pgqueue.spark.export.register import check_identity, lost_rows
+    from django_pgqueue.spark.export.register import check_identity, remembered
     from django_pgqueue.spark.remedies import lost_messages, problems_of_day
 
     check_identity(lake, source.identity(), adopt=False)
@@ -133,17 +133,16 @@ def compare(lake: Lake, source: Source, since: date) -> tuple[list[Problem], set
     there: set[tuple[str, date]] = set()
     with source.connect() as connection, source.errors():
         pruned = pruned_days(connection)
-        for lost, rows in sorted(lost_rows(connection, lake).items()):
+        for lost, rows in sorted(remembered(connection, lake)[1].items()):
             if date.fromisoformat(lost) >= since:
                 problems.append(lost_messages(lake.description.name, f"archive: {loss_text(lost, rows)}"))
         while True:
-            versions, counted = lake.versions, lake.rows
+            versions = lake.versions
             different: list[Problem] = []
             for day in compare_days(source, connection, lake, since):
                 if day.there:
                     there.add((day.table, day.day))
-                rows = counted.get(day.table, {}).get(day.day.isoformat(), 0)
-                different += problems_of_day(day, rows, pruned=day.table == "archive" and day.day in pruned)
+                different += problems_of_day(day, pruned=day.table == "archive" and day.day in pruned)
             # If another run wrote the lake meanwhile, it has rows above the horizon that was compared.
             if not different or lake.versions == versions:
                 break

@@ -9,7 +9,7 @@ compared one by one, by id and time. Other columns are not compared: the SHA-256
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -75,8 +75,8 @@ class DayComparison:
     ``here``, ``there``: the rows of the lake's readable files and of the database. ``lacking``: the ids of the rows of
     the database that the lake does not have. ``foreign``: how many rows the lake has that the database does not have.
     ``conflicting``: by path in the lake, the ids of those rows that are other messages of the database: the server has
-    given their ids anew. ``doubled``: how many rows the lake has more than once. ``unreadable``: the files that cannot
-    be read.
+    given their ids anew. ``doubled``: how many rows the lake has more than once. ``unreadable``, ``missing``: the files
+    that cannot be read, or are not there. ``counted``: its rows by the log of the table.
     """
 
     table: str
@@ -88,6 +88,13 @@ class DayComparison:
     doubled: int = 0
     conflicting: Mapping[str, pa.Array] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    counted: int = 0
+
+    @property
+    def replaced(self) -> set[str]:
+        """Return the files that go: those that cannot be read, and those with rows of other messages."""
+        return {*self.unreadable, *self.conflicting}
 
     @property
     def kept(self) -> int:
@@ -108,8 +115,15 @@ def compare_days(
         files.setdefault((file.table, file.day), []).append(file)
     for day in database_days(connection, exported["dead_letter"]):
         if day.day >= since:
-            there = files.get((day.table, day.day), [])
-            yield compare_day(source, connection, lake, day, exported[day.table], there)
+            there, its = day.sums(connection, exported[day.table]), files.get((day.table, day.day), [])
+            keys, missing, unreadable = read_keys(lake, its)
+            here = added(sums_of(rows, day.day) for rows in keys.values())
+            if here == there:
+                found = DayComparison(day.table, day.day, here[0], there[0])
+            else:
+                found = differences(day, keys, day.keys(source, exported[day.table]))
+            counted = sum(file.rows for file in its)
+            yield replace(found, counted=counted, missing=tuple(missing), unreadable=tuple(unreadable))
 
 
 def database_days(connection: psycopg.Connection[Any], exported: int) -> Iterator[DatabaseDay]:
@@ -145,26 +159,7 @@ def letters_of(day: date) -> str:
     return f"dead_at >= '{first}' AND dead_at {end} '{before}'"
 
 
-def compare_day(
-    source: Source,
-    connection: psycopg.Connection[Any],
-    lake: Lake,
-    day: DatabaseDay,
-    exported: int,
-    files: Iterable[LakeFile],
-) -> DayComparison:
-    """Compare one day by its sums, and by its rows if these differ. ``files``: those that the lake has of it."""
-    there = day.sums(connection, exported)
-    here, unreadable = read_keys(lake, files)
-    found = added(sums_of(keys, day.day) for keys in here.values())
-    if found == there:
-        return DayComparison(day.table, day.day, found[0], there[0], unreadable=unreadable)
-    return differences(day, here, day.keys(source, exported), unreadable)
-
-
-def differences(
-    day: DatabaseDay, here: Mapping[str, pa.Table], there: pa.Table, unreadable: tuple[str, ...]
-) -> DayComparison:
+def differences(day: DatabaseDay, here: Mapping[str, pa.Table], there: pa.Table) -> DayComparison:
     """Compare a day row by row. ``here``: the keys by file of the lake; ``there``: those of the database."""
     all_here = pa.concat_tables([KEYS.empty_table(), *here.values()])
     unique = all_here.group_by(KEYS.names).aggregate([])
@@ -179,7 +174,6 @@ def differences(
         sum(keys.num_rows for keys in foreign.values()),
         all_here.num_rows - unique.num_rows,
         {path: ids for path, ids in conflicting.items() if len(ids)},
-        unreadable,
     )
 
 
@@ -187,18 +181,20 @@ def _among(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
     return ids.filter(pc.is_in(ids, value_set=known.combine_chunks())).combine_chunks()
 
 
-def read_keys(lake: Lake, files: Iterable[LakeFile]) -> tuple[dict[str, pa.Table], tuple[str, ...]]:
-    """Return id and time of the rows of files of the lake, by file, and the files that cannot be read."""
-    keys, unreadable = {}, []
+def read_keys(lake: Lake, files: Iterable[LakeFile]) -> tuple[dict[str, pa.Table], list[str], list[str]]:
+    """Return id and time of the rows of files of the lake, by file, and the files that are missing or cannot be read."""
+    keys: dict[str, pa.Table] = {}
+    missing: list[str] = []
+    unreadable: list[str] = []
     for file in files:
         try:
             rows = pq.read_table(lake.path / file.path, columns=["id", schema.DAYS[file.table]], partitioning=None)
             keys[file.path] = rows.rename_columns(KEYS.names).cast(KEYS)
         except FileNotFoundError:
-            continue  # its rows are compared as rows that the lake lacks
+            missing.append(file.path)
         except (OSError, pa.ArrowException):
             unreadable.append(file.path)
-    return keys, tuple(unreadable)
+    return keys, missing, unreadable
 
 
 def sums_of(keys: pa.Table, day: date) -> Sums:

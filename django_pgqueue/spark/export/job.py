@@ -56,35 +56,30 @@ def export(source: Source, path: Path, options: ExportOptions | None = None) -> 
         lake.describe(system_identifier=identity[0], database=identity[1], without=without)
         with source.connect() as connection, source.errors():
             register.check_remembered(connection, lake, adopt=options.adopt)
-            repair = find_repair(source, connection, lake) if options.rescan else None
+            repair = find_repair(source, connection, lake) if options.rescan else Repair()
             plan = make_plan(
-                connection,
-                state,
-                lake.horizons,
-                without=without,
-                missing=repair.missing if repair else None,
+                connection, state, lake.horizons, without=without, missing=repair.missing,
                 range_bytes=options.range_bytes,
-            )
+            )  # fmt: skip
             register.check_horizon(lake, plan.horizon)
             holder = find_holder(connection, plan.horizon)
         results = _read(plan, source, writing, options)
         with source.connect() as connection, source.errors():
             check_unchanged(connection, plan.partitions)
-            lost = register.lost_rows(connection, lake)
+            lost = register.remembered(connection, lake)[1]
         files = [file for result in results for file in result.files]
         if state.get("channel_digest") != plan.channel_digest:
             files.append(take_snapshot(source, plan.channel_query, writing, plan.horizon))
-        losses = list(find_losses(plan, results, state, lost))
-        losses += repair.losses() if repair else ()
-        _commit(writing, plan, files, state, lost, repair or Repair(), reported=bool(losses))
+        losses = (*find_losses(plan, results, state, lost), *repair.losses())
+        _commit(writing, plan, files, state, lost, repair, reported=bool(losses))
     return Summary(
         rows={table: sum(file.rows for file in files if file.table == table) for table in schema.SOURCES},
         files=len(files),
         bytes=sum(file.bytes for file in files),
         seconds=time.monotonic() - began,
         holder=holder,
-        repaired=repair.days if repair else (),
-        losses=tuple(losses),
+        repaired=repair.days,
+        losses=losses,
         warning=register.report_export(source, lake, new=new),
     )
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -52,7 +53,7 @@ def make_plan(
     since: Mapping[str, int],
     *,
     without: tuple[str, ...] = (),
-    missing: Mapping[tuple[str, date], Sequence[int] | None] | None = None,
+    missing: Mapping[tuple[str, date], Sequence[int] | None] = MappingProxyType({}),
     range_bytes: int = RANGE_BYTES,
 ) -> ExportPlan:
     """Plan an export. Raises PipelineError when a table is missing or may not be read.
@@ -61,7 +62,6 @@ def make_plan(
     ``missing``: by table and day, the ids of older rows to read, in order; None: all rows that an earlier export should
     have brought.
     """
-    missing = missing or {}
     lacks = {day for table, day in missing if table == "archive"}
     existing = {table: _columns(connection, table) for table in schema.SOURCES}
 

@@ -12,8 +12,7 @@ from django_pgqueue.spark.export.horizon import Horizon
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.source import Source, only
 
-REMEMBERED = "SELECT l.exported_xid FROM pgqueue_lake AS l WHERE l.name = %s"
-LOST = "SELECT l.lost FROM pgqueue_lake AS l WHERE l.name = %s"
+REMEMBERED = "SELECT l.exported_xid, l.lost FROM pgqueue_lake AS l WHERE l.name = %s"
 FORGET = "DELETE FROM pgqueue_lake AS l WHERE l.path = %s AND l.name <> %s"
 REPORT = "SELECT pgqueue_lake_exported(%s, %s, %s, %s)"
 
@@ -45,26 +44,24 @@ def check_horizon(lake: Lake, horizon: Horizon) -> None:
 
 def check_remembered(connection: psycopg.Connection[Any], lake: Lake, *, adopt: bool) -> None:
     """Raise PipelineError when the database remembers a newer state of this lake."""
-    try:
-        row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
-        return
-    exported = lake.exported()
-    if row and row[0] > exported and not adopt:
+    exported, known = lake.exported(), remembered(connection, lake)[0]
+    if known > exported and not adopt:
         raise PipelineError(
-            f"The lake in {lake.path} has rows up to transaction {exported}, the database remembers {row[0]}: this is "
+            f"The lake in {lake.path} has rows up to transaction {exported}, the database remembers {known}: this is "
             "an old copy. Bring back the newer one; if it is lost, --adopt goes on from here, without the rows that "
             "retention has dropped in between."
         )
 
 
-def lost_rows(connection: psycopg.Connection[Any], lake: Lake) -> dict[str, int]:
-    """Return by day how many messages retention has dropped before this lake had them, as far as the database knows."""
+def remembered(connection: psycopg.Connection[Any], lake: Lake) -> tuple[int, dict[str, int]]:
+    """Return what the database knows of this lake: its horizon, and by day how many messages retention has dropped
+    before the lake had them.
+    """
     try:
-        row = connection.execute(LOST, [lake.description.name]).fetchone()
-    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InsufficientPrivilege):
-        return {}
-    return dict(row[0]) if row else {}
+        row = connection.execute(REMEMBERED, [lake.description.name]).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        row = None
+    return (row[0], dict(row[1])) if row else (0, {})
 
 
 def report_export(source: Source, lake: Lake, *, new: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -24,15 +24,9 @@ Missing = Mapping[tuple[str, date], Sequence[int] | None]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The repair of a lake.
-
-    ``compared``: the days that were compared. ``lost``: committed files of these days that are not there any more.
-    ``committed``: the rows of these days by the commits of the lake.
-    """
+    """The repair of a lake. ``compared``: the days that lake and database have."""
 
     compared: tuple[DayComparison, ...] = ()
-    lost: tuple[LakeFile, ...] = ()
-    committed: Mapping[tuple[str, date], int] = field(default_factory=dict)
 
     @property
     def missing(self) -> Missing:
@@ -46,11 +40,11 @@ class Repair:
     @property
     def days(self) -> tuple[date, ...]:
         """Return the days of the archive and of the dead letters that are repaired, in order."""
-        return tuple(sorted({day.day for day in self.compared if len(day.lacking) or replaced_paths(day)}))
+        return tuple(sorted({day.day for day in self.compared if len(day.lacking) or day.replaced}))
 
     def removed(self, lake: Lake) -> list[LakeFile]:
         """Return the files that go: those that are missing, cannot be read, or have rows of other messages."""
-        goes = {path for day in self.compared for path in replaced_paths(day)} | {file.path for file in self.lost}
+        goes = {path for day in self.compared for path in (*day.replaced, *day.missing)}
         return [file for table in NAMES for file in lake.files(table) if file.path in goes] if goes else []
 
     def rewritten(self, writing: Writing) -> list[StagedFile]:
@@ -65,11 +59,9 @@ class Repair:
 
     def losses(self) -> Iterator[str]:
         """Yield a text for each day of which rows were in lost or damaged files, and in the database no more."""
-        damaged = {(file.table, file.day) for file in self.lost}
-        damaged |= {(day.table, day.day) for day in self.compared if day.unreadable}
         for day in self.compared:
-            gone = self.committed.get((day.table, day.day), 0) - day.kept - len(day.lacking)
-            if (day.table, day.day) in damaged and gone > 0:
+            gone = day.counted - day.kept - len(day.lacking)
+            if gone > 0 and (day.missing or day.unreadable):
                 yield (
                     f"{NAMES[day.table]} of {day.day}: {gone:,} of the rows in missing or damaged files "
                     f"{'is' if gone == 1 else 'are'} not in the database any more: only a copy of the lake has them."
@@ -87,18 +79,7 @@ def find_repair(source: Source, connection: psycopg.Connection[Any], lake: Lake)
     for day in compared:
         if day.table == "dead_letter" and day.unreadable:
             raise unreadable(lake.path / day.unreadable[0])
-    days = {(day.table, day.day) for day in compared}
-    files = [file for table in NAMES for file in lake.files(table) if (table, file.day) in days]
-    committed: dict[tuple[str, date], int] = {}
-    for file in files:
-        committed[file.table, file.day] = committed.get((file.table, file.day), 0) + file.rows
-    lost = tuple(file for file in files if not (lake.path / file.path).exists())
-    return Repair(compared, lost, committed)
-
-
-def replaced_paths(day: DayComparison) -> set[str]:
-    """Return the files of a day that go: those that cannot be read, and those with rows of other messages."""
-    return {*day.unreadable, *day.conflicting}
+    return Repair(compared)
 
 
 def others(ids: pa.Array) -> Callable[[pa.RecordBatch], pa.BooleanArray]:

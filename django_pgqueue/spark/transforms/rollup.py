@@ -64,7 +64,7 @@ def rollup(
     with lake.writing() as writing:
         touched = find_touched(lake, everything=everything)
         days, rows = sorted(touched.days, reverse=True), 0
-        messages = _messages(touched)
+        messages = touched.messages
         limits = {name: limit // MICROSECOND for name, limit in (sla or {}).items()}
         minutes_from = first_day_of_minutes(messages, keep_minutes)
         for batch in batches(days, messages, most):
@@ -82,8 +82,8 @@ def rollup(
 
 def is_small(touched: Touched) -> bool:
     """Return whether this process computes the days sooner than Spark."""
-    messages = _messages(touched)
-    return sum(messages.get(day, 0) for day in touched.settled_on(touched.days)) <= FEW_MESSAGES
+    messages = touched.messages
+    return sum(messages[day] for day in touched.settled_on(touched.days)) <= FEW_MESSAGES
 
 
 def batches(days: list[date], messages: Mapping[date, int], most: int) -> Iterator[list[date]]:
@@ -109,14 +109,6 @@ def first_day_of_minutes(messages: Collection[date], keep: int | None) -> date:
 
 def _is_old(file: LakeFile, minutes_from: date) -> bool:
     return file.partition.startswith("grain=minute/") and file.day < minutes_from
-
-
-def _messages(touched: Touched) -> dict[date, int]:
-    """Return how many messages the lake has, by day of settlement."""
-    counted: dict[date, int] = {}
-    for file in touched.files:
-        counted[file.day] = counted.get(file.day, 0) + file.rows
-    return counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -24,6 +25,14 @@ class Touched:
     versions: dict[str, int]
     days: set[date]
     files: list[LakeFile]
+
+    @property
+    def messages(self) -> Counter[date]:
+        """Return how many messages the lake has, by day of settlement."""
+        counted: Counter[date] = Counter()
+        for file in self.files:
+            counted[file.day] += file.rows
+        return counted
 
     def settled_on(self, days: Collection[date]) -> set[date]:
         """Return the days on which messages that were created on ``days`` were settled, with ``days`` themselves, and
