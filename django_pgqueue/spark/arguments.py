@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.session import session
+from django_pgqueue.spark.source import VARIABLE, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from django_pgqueue.spark.source import Source
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 DURATION = re.compile(r"(\d{1,8}(?:\.\d{1,8})?)\s*(ms|s|m|h|d|)")
@@ -85,8 +84,6 @@ def add_source(parser: ArgumentParser) -> None:
 
 def source_of(args: Namespace) -> Source:
     """Return the database that ``args.source`` names, or else the environment. Raises PipelineError."""
-    from django_pgqueue.spark.source import Source
-
     return Source.from_environment() if args.source is None else Source.parse(args.source)
 
 
@@ -94,8 +91,6 @@ def named_source(args: Namespace) -> Source | None:
     """Return the database that ``args.source`` or PGQUEUE_SOURCE names; None if neither is set. Raises
     PipelineError.
     """
-    from django_pgqueue.spark.source import VARIABLE
-
     return source_of(args) if args.source is not None or os.environ.get(VARIABLE) else None
 
 

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_lake, whole
 from django_pgqueue.spark.errors import PipelineError
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import Lake, LakeFile
-    from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.durable import sha256_of
+from django_pgqueue.spark.lake.rows import rewrite
+from django_pgqueue.spark.lake.writing import Writing, lake_lock, vacuum
+from django_pgqueue.spark.schema import TABLES
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|)", re.IGNORECASE)
 UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
@@ -81,10 +81,6 @@ class Work:
 
 def run(args: Namespace) -> int:
     """Merge files, or print what would be merged. Returns the exit code. Raises PipelineError, LakeBusy."""
-    from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.lake.writing import vacuum
-    from django_pgqueue.spark.schema import TABLES
-
     lake = Lake.open(args.lake)
     newest = datetime.now(UTC).date() - timedelta(days=args.older_than)
     work = list(find_work(lake, args.target_size, newest))
@@ -104,8 +100,6 @@ def run(args: Namespace) -> int:
 
 def find_work(lake: Lake, target_bytes: int, newest: date) -> Iterator[Work]:
     """Yield what can be merged in partitions up to a day, the oldest first. Raises PipelineError."""
-    from django_pgqueue.spark.schema import TABLES
-
     small: dict[tuple[date, str, str], list[LakeFile]] = defaultdict(list)
     for file in (file for table in TABLES for file in lake.files(table)):
         if file.day <= newest and file.bytes < target_bytes and (lake.path / file.path).exists():
@@ -118,10 +112,6 @@ def find_work(lake: Lake, target_bytes: int, newest: date) -> Iterator[Work]:
 
 def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
     """Merge the files of each partition, in a version of its own. Returns how many files there were, and are."""
-    from django_pgqueue.spark.lake.durable import sha256_of
-    from django_pgqueue.spark.lake.rows import rewrite
-    from django_pgqueue.spark.lake.writing import lake_lock
-
     before = after = 0
     folder = lake.control / FOLDER
     with lake_lock(lake, f"{FOLDER}.lock", "is being compacted"):

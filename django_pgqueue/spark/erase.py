@@ -12,15 +12,16 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from django_pgqueue.spark.arguments import add_lake, add_source, named_source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from django_pgqueue.spark.lake import Lake, LakeFile
-    from django_pgqueue.spark.lake.writing import Writing
+from django_pgqueue.spark.export import register
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.rows import read, rewrite
+from django_pgqueue.spark.lake.writing import Writing, check_log, vacuum
+from django_pgqueue.spark.schema import BIG, TEXT
 
 # The column of the channel's name in each table of a lake.
 NAMED = {"archive": "channel", "dead_letter": "channel", "channel": "name", "metrics": "channel"}
@@ -37,9 +38,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Remove the rows of a channel from the lake, or count them with --dry-run. Returns 0; raises PipelineError."""
-    from django_pgqueue.spark.export import register
-    from django_pgqueue.spark.lake import Lake
-
     lake = Lake.open(args.lake)
     source = named_source(args)
     if source is not None:
@@ -61,8 +59,6 @@ def erase(lake: Lake, queue: str, channel: str, *, dry_run: bool = False) -> Cou
     Returns the rows by table. ``dry_run``: only count them. The configuration of channels goes last: it has the other
     names of the channel, which a second run needs.
     """
-    from django_pgqueue.spark.lake.writing import check_log, vacuum
-
     erased: Counter[str] = Counter()
     with nullcontext() if dry_run else lake.writing() as writing:
         for table in NAMED:
@@ -84,8 +80,6 @@ def erase(lake: Lake, queue: str, channel: str, *, dry_run: bool = False) -> Cou
 
 def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list[str]) -> None:
     """Replace files of a partition that have rows of the channel."""
-    from django_pgqueue.spark.lake.rows import rewrite
-
     table, partition = files[0].table, files[0].partition
     others = partial(keep, table=table, queue=queue, names=names)
     paths = rewrite(writing.lake, files, writing.stage(table, partition).parent, others)
@@ -94,11 +88,6 @@ def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list
 
 def names_of_channel(lake: Lake, queue: str, channel: str) -> list[str]:
     """Return the channel's name, and the names that it had in the database after its name was used again."""
-    import pyarrow as pa
-
-    from django_pgqueue.spark.lake.rows import read
-    from django_pgqueue.spark.schema import BIG, TEXT
-
     names = {channel}
     for path in lake.paths("channel"):
         for row in read(path, pa.schema([("id", BIG), ("queue", TEXT), ("name", TEXT)])).to_pylist():
@@ -109,11 +98,6 @@ def names_of_channel(lake: Lake, queue: str, channel: str) -> list[str]:
 
 def count_matching(lake: Lake, file: LakeFile, queue: str, names: list[str]) -> int:
     """Return the number of rows of the channel in a file; only two columns are read."""
-    import pyarrow as pa
-
-    from django_pgqueue.spark.lake.rows import read
-    from django_pgqueue.spark.schema import TEXT
-
     rows = read(lake.path / file.path, pa.schema([("queue", TEXT), (NAMED[file.table], TEXT)]))
     found: int = rows.num_rows - rows.filter(keep(rows, file.table, queue, names)).num_rows
     return found
@@ -121,8 +105,5 @@ def count_matching(lake: Lake, file: LakeFile, queue: str, names: list[str]) -> 
 
 def keep(rows: pa.RecordBatch | pa.Table, table: str, queue: str, names: list[str]) -> pa.BooleanArray:
     """Return a mask of the rows to keep: those of other channels, and of whole queues, which have no channel."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     its = pc.and_(pc.equal(rows.column("queue"), queue), pc.is_in(rows.column(NAMED[table]), pa.array(names)))
     return pc.invert(pc.fill_null(its, False))

@@ -17,16 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import NativeFile, fs
 
 from django_pgqueue.spark.arguments import add_lake
 from django_pgqueue.spark.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pyarrow import NativeFile, fs
-
-    from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.durable import sha256_of
+from django_pgqueue.spark.lake.writing import lake_lock
+from django_pgqueue.spark.redaction import redact_secrets, secrets_of
+from django_pgqueue.spark.schema import TABLES
 
 LOCK = "publishing.lock"
 REQUESTS_AT_A_TIME = 8
@@ -62,8 +66,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Mirror the lake. Returns 0; raises PipelineError, LakeBusy."""
-    from django_pgqueue.spark.lake import Lake
-
     lake = Lake.open(args.lake)
     print(publish(lake, open_target(args.to, args.endpoint)))
     return 0
@@ -77,9 +79,6 @@ def publish(lake: Lake, target: Target) -> str:
     counts or deletes. Raises PipelineError if the target holds something else or refuses, LakeBusy if another run
     publishes.
     """
-    from django_pgqueue.spark.lake.writing import lake_lock
-    from django_pgqueue.spark.schema import TABLES
-
     with lake_lock(lake, LOCK, "is being published"):
         present = target.list()
         is_new = check_mark(lake, target, present)
@@ -112,8 +111,6 @@ def publish(lake: Lake, target: Target) -> str:
 
 def upload_data(lake: Lake, target: Target, file: LakeFile) -> None:
     """Upload a file, and compare what arrived. Raises PipelineError."""
-    from django_pgqueue.spark.lake.durable import sha256_of
-
     local = lake.path / file.path
     try:
         digest = sha256_of(local)
@@ -135,8 +132,6 @@ def upload_log(lake: Lake, target: Target, table: str, version: int, present: Ma
 
     The log of the version before stays for readers that have begun with it.
     """
-    import pyarrow.parquet as pq
-
     folder, name = f"{table}/{LOG}", f"{version:020}"
     if f"{folder}/{name}.json" in present:
         return
@@ -212,8 +207,6 @@ class Target:
 
     def list(self) -> dict[str, int]:
         """Return the size in bytes of each object, by path."""
-        from pyarrow import fs
-
         with store_errors(self.url):
             found = self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True, recursive=True))
         skip = len(self.root) + 1
@@ -250,8 +243,6 @@ class Target:
 
     @contextmanager
     def _appearing(self, path: str) -> Iterator[NativeFile]:
-        import pyarrow as pa
-
         with store_errors(self.url):
             stream = self.files.open_output_stream(f"{self.root}/{path}", compression=None)
             try:
@@ -269,10 +260,6 @@ class Target:
 @contextmanager
 def store_errors(url: str) -> Iterator[None]:
     """Convert the errors of pyarrow's file systems in the block to PipelineError, in one line without keys."""
-    import pyarrow as pa
-
-    from django_pgqueue.spark.redaction import redact_secrets, secrets_of
-
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -285,8 +272,6 @@ def store_errors(url: str) -> Iterator[None]:
 
 def open_target(url: str, endpoint: str | None) -> Target:
     """Open the object store of a URL. ``endpoint``: the address of an S3 store. Raises PipelineError."""
-    from pyarrow import fs
-
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise PipelineError("--to is no URL of an object store: s3://bucket/prefix, gs://bucket/prefix or abfs://….")
@@ -307,8 +292,6 @@ def open_target(url: str, endpoint: str | None) -> Target:
 
 
 def _s3(shown: str, bucket: str, endpoint: str | None) -> fs.S3FileSystem:
-    from pyarrow import fs
-
     options: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "request_timeout": ANSWER_SECONDS}
     # A file of up to 5 MB is one request then.
     options["allow_delayed_open"] = True

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from django_pgqueue.spark.export.comparison import DayComparison
-    from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.export.comparison import NAMES, DayComparison
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.files import day_of
+from django_pgqueue.spark.schema import TABLES
 
 # Tables that the rollup can compute anew.
 COMPUTED = ("metrics",)
@@ -52,9 +52,6 @@ def problem_of_file(
     lake: Lake, path: str, text: str, there: Collection[tuple[str, date]] | None, *, unknown: bool
 ) -> Problem:
     """Return the problem of a file of a lake. ``there``: tables and days that the database has; None: not known."""
-    from django_pgqueue.spark.export.comparison import NAMES
-    from django_pgqueue.spark.lake.files import day_of
-
     table, _, rest = path.partition("/")
     text = f"{lake.path / path}: {text}"
     if unknown:
@@ -73,8 +70,6 @@ def problems_of_day(day: DayComparison, *, pruned: bool) -> Iterator[Problem]:
     """Yield the problems of a day that lake and database have. ``pruned``: the retention of a queue has deleted rows of
     it.
     """
-    from django_pgqueue.spark.export.comparison import NAMES
-
     name = f"{NAMES[day.table]} of {day.day}"
     rows = " rows" if day.table == "archive" else ""
     both = f"{name}: the lake has {day.here:,}{rows}, the database {day.there:,}"
@@ -112,8 +107,6 @@ def forget_missing(lake: Lake, since: date) -> str:
 
     ``since``: files of older days stay listed.
     """
-    from django_pgqueue.spark.schema import TABLES
-
     forgotten: list[LakeFile] = []
     with lake.writing() as writing:
         for table in TABLES:

@@ -11,14 +11,14 @@ import time
 from argparse import ArgumentParser, Namespace
 from contextlib import nullcontext
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_engine, add_lake, add_sla, add_source, engine, named_source, whole
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.source import Source
-    from django_pgqueue.spark.transforms.touched import Touched
+from django_pgqueue.spark.export.register import check_identity
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.load import Loaded, load_metrics
+from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.transforms.rollup import is_small, rollup
+from django_pgqueue.spark.transforms.touched import Touched, find_touched
 
 GRAINS = ("minute", "hour", "day")
 
@@ -58,10 +58,6 @@ def run(args: Namespace) -> int:
     """Compute the metrics of the days that changed, and load them if a source is named. Returns 0; raises
     PipelineError.
     """
-    from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.transforms.touched import find_touched
-
     began = time.monotonic()
     source = named_source(args)
     lake = Lake.open(args.lake)
@@ -79,8 +75,6 @@ def run(args: Namespace) -> int:
 
 def _roll(args: Namespace, lake: Lake, touched: Touched) -> None:
     """Compute the metrics of the days that changed, on Spark if they have many messages or a master is given."""
-    from django_pgqueue.spark.transforms.rollup import is_small, rollup
-
     here = args.master is None and is_small(touched)
     with nullcontext() if here else engine("rollup", args) as spark:
         rolled = rollup(
@@ -91,8 +85,6 @@ def _roll(args: Namespace, lake: Lake, touched: Touched) -> None:
 
 def _load(args: Namespace, lake: Lake, source: Source) -> bool:
     """Load metrics into the database. Returns whether anything changed there."""
-    from django_pgqueue.spark.load import Loaded, load_metrics
-
     loaded = load_metrics(source, lake, args.load_grains, keep=timedelta(days=args.keep_days), everything=args.all)
     if is_new := loaded != Loaded():
         print(

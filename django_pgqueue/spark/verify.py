@@ -10,14 +10,27 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from django_pgqueue.spark.arguments import add_lake, add_source, day, named_source
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.lake import Lake, LakeFile
-    from django_pgqueue.spark.remedies import Problem
-    from django_pgqueue.spark.source import Source
+from django_pgqueue.spark.export.comparison import compare_days, pruned_days
+from django_pgqueue.spark.export.losses import loss_text
+from django_pgqueue.spark.export.register import check_identity, remembered
+from django_pgqueue.spark.lake import Lake, LakeFile
+from django_pgqueue.spark.lake.durable import sha256_of
+from django_pgqueue.spark.lake.writing import check_log, unknown_files
+from django_pgqueue.spark.remedies import (
+    Problem,
+    forget_missing,
+    lost_messages,
+    problem_of_file,
+    problems_of_day,
+    remedies,
+)
+from django_pgqueue.spark.schema import TABLES
+from django_pgqueue.spark.source import Source
 
 UNKNOWN = "no version of its table knows it."
 DAY_OF = re.compile(r"day=(\d{4}-\d\d-\d\d)")
@@ -43,11 +56,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Check the lake and print each problem to stderr. Returns 1 if there are any, or else 0."""
-    from django_pgqueue.spark.lake import Lake
-    from django_pgqueue.spark.lake.writing import check_log
-    from django_pgqueue.spark.remedies import forget_missing, problem_of_file, remedies
-    from django_pgqueue.spark.schema import TABLES
-
     lake = Lake.open(args.lake)
     for table in TABLES:
         check_log(lake, table)
@@ -82,9 +90,6 @@ def find_problems(lake: Lake, files: Sequence[LakeFile], since: date) -> Iterato
 
     ``since``: older days are not looked at.
     """
-    from django_pgqueue.spark.lake.writing import unknown_files
-    from django_pgqueue.spark.schema import TABLES
-
     for file in files:
         if problem := look_at(lake, file):
             yield file.path, problem
@@ -97,11 +102,6 @@ def find_problems(lake: Lake, files: Sequence[LakeFile], since: date) -> Iterato
 
 def look_at(lake: Lake, file: LakeFile) -> str:
     """Read a file whole, and return its problem as text, or "" if there is none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from django_pgqueue.spark.lake.durable import sha256_of
-
     path = lake.path / file.path
     try:
         if (size := path.stat().st_size) != file.bytes:
@@ -123,11 +123,6 @@ def compare(lake: Lake, source: Source, since: date) -> tuple[list[Problem], set
 
     Rows above the horizon of the last export are not compared. ``since``: older days are left out.
     """
-    from django_pgqueue.spark.export.comparison import compare_days, pruned_days
-    from django_pgqueue.spark.export.losses import loss_text
-    from django_pgqueue.spark.export.register import check_identity, remembered
-    from django_pgqueue.spark.remedies import lost_messages, problems_of_day
-
     check_identity(lake, source.identity(), adopt=False)
     problems: list[Problem] = []
     there: set[tuple[str, date]] = set()

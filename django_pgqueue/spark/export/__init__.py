@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
 
 from django_pgqueue.spark.arguments import add_engine, add_lake, add_source, source_of
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.export.job import Summary
+from django_pgqueue.spark.export.job import Summary, export
+from django_pgqueue.spark.export.task import ExportOptions
 
 # The columns that --without may leave empty; a row is worth nothing without the others.
 OPTIONAL = ("payload", "body", "headers", "result", "state", "errors", "details", "dedupe_key", "worker", "context")
@@ -44,9 +42,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run an export and print its summary. Returns 1 if rows were lost before they were exported, or else 0."""
-    from django_pgqueue.spark.export.job import export
-    from django_pgqueue.spark.export.task import ExportOptions
-
     without = tuple(name for name in args.without if name != "nothing") if args.without else None
     options = ExportOptions(args.master, args.memory, dict(args.conf), without, args.rescan, args.adopt)
     summary = export(source_of(args), args.lake, options)

@@ -182,7 +182,7 @@ def _among(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
 
 
 def read_keys(lake: Lake, files: Iterable[LakeFile]) -> tuple[dict[str, pa.Table], list[str], list[str]]:
-    """Return id and time of the rows of files of the lake, by file, and the files that are missing or cannot be read."""
+    """Return id and time of the rows of files by file, and the files that are missing or cannot be read."""
     keys: dict[str, pa.Table] = {}
     missing: list[str] = []
     unreadable: list[str] = []

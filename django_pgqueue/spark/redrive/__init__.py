@@ -9,12 +9,11 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from django_pgqueue.spark import arguments
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.redrive.batch import Tally
+from django_pgqueue.spark.export.register import check_identity
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.redrive.batch import Tally
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,9 +43,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Redrive the chosen dead letters, or count them with --dry-run. Returns 1 if letters were refused, or else 0."""
-    from django_pgqueue.spark.export.register import check_identity
-    from django_pgqueue.spark.lake import Lake
-
     source = arguments.source_of(args)
     # This line is printed before Spark has started.
     source.connect().close()

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from django_pgqueue.spark.arguments import add_lake, day, whole
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.report.page import page
+from django_pgqueue.spark.report.read import Subject, read
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -44,9 +46,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Write the report and print where it is. Returns 0; raises PipelineError."""
-    from django_pgqueue.spark.report.page import page
-    from django_pgqueue.spark.report.read import Subject, read
-
     queues = args.queue
     if args.channel is not None:
         queues = queues or ["default"]

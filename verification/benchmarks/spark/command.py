@@ -9,12 +9,12 @@ import sys
 from verification.benchmarks import machine
 from verification.benchmarks.cluster import SETTINGS
 
-from . import engines, enqueue, export, increment, redrive, rollup
+from . import engines, enqueue, export, increment, redrive, rollup, turns
 
 # Each takes rows and rounds, and returns the lines of its report.
 MEASURES = {
     "export": export.measure, "enqueue": enqueue.measure, "redrive": redrive.measure,
-    "rollup": rollup.measure, "increment": increment.measure, "engines": engines.measure,
+    "rollup": rollup.measure, "increment": increment.measure, "turns": turns.measure, "engines": engines.measure,
 }  # fmt: skip
 
 NOTES = """\
