@@ -122,7 +122,7 @@ def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
             for file in each.files:
                 if file.sha256 and sha256_of(lake.path / file.path) != file.sha256:
                     raise PipelineError(f"{lake.path / file.path} is not as it was committed: see with verify.")
-            merged = rewrite(lake, each.files, folder, results=each.results)
+            merged = rewrite(lake.path, each.files, folder, results=each.results)
             with lake.writing(BUSY_SECONDS) as writing:
                 if replace_files(lake, writing, each, merged):
                     before, after = before + len(each.files), after + len(merged)

@@ -82,7 +82,7 @@ def erase_files(writing: Writing, files: list[LakeFile], queue: str, names: list
     """Replace files of a partition that have rows of the channel."""
     table, partition = files[0].table, files[0].partition
     others = partial(keep, table=table, queue=queue, names=names)
-    paths = rewrite(writing.lake, files, writing.stage(table, partition).parent, others)
+    paths = rewrite(writing.lake.path, files, writing.stage(table, partition).parent, others)
     writing.commit(table, "erase", map(writing.staged, paths), files)
 
 

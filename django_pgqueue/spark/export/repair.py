@@ -15,6 +15,7 @@ from django_pgqueue.spark.errors import unreadable
 from django_pgqueue.spark.export.comparison import NAMES, DayComparison, compare_days
 from django_pgqueue.spark.lake import Lake, LakeFile, StagedFile
 from django_pgqueue.spark.lake.rows import rewrite
+from django_pgqueue.spark.lake.tables import LakeTables
 from django_pgqueue.spark.lake.writing import Writing
 from django_pgqueue.spark.source import Source
 
@@ -42,7 +43,7 @@ class Repair:
         """Return the days of the archive and of the dead letters that are repaired, in order."""
         return tuple(sorted({day.day for day in self.compared if len(day.lacking) or day.replaced}))
 
-    def removed(self, lake: Lake) -> list[LakeFile]:
+    def removed(self, lake: LakeTables) -> list[LakeFile]:
         """Return the files that go: those that are missing, cannot be read, or have rows of other messages."""
         goes = {path for day in self.compared for path in (*day.replaced, *day.missing)}
         return [file for table in NAMES for file in lake.files(table) if file.path in goes] if goes else []
@@ -54,7 +55,7 @@ class Repair:
             for file in writing.lake.files(day.table, [day.day]) if day.conflicting else ():
                 if (ids := day.conflicting.get(file.path)) is not None:
                     folder = writing.stage(file.table, file.partition).parent
-                    staged += map(writing.staged, rewrite(writing.lake, [file], folder, others(ids)))
+                    staged += map(writing.staged, rewrite(writing.lake.path, [file], folder, others(ids)))
         return staged
 
     def losses(self) -> Iterator[str]:

@@ -20,7 +20,6 @@ from django_pgqueue.spark.schema import TIME, arrow_schema
 if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
-    from django_pgqueue.spark.lake.lake import Lake
 
 BATCH_ROWS = 4096
 # Columns with few different values; the others would gain nothing from a dictionary.
@@ -91,11 +90,12 @@ def created_days(path: Path) -> set[date]:
 
 
 def rewrite(
-    lake: Lake, files: Sequence[LakeFile], folder: Path, keep: Keep | None = None, results: int = 1
+    root: Path, files: Sequence[LakeFile], folder: Path, keep: Keep | None = None, results: int = 1
 ) -> list[Path]:
     """Write the rows of files of one partition that stay into about so many files of equal size, in ``folder``.
 
-    A column that an older file does not have is NULL. Raises PipelineError when a file is not as it was committed.
+    ``root``: the folder of the lake. A column that an older file does not have is NULL. Raises PipelineError when a
+    file is not as it was committed.
     """
     there = values_of(files[0].partition)
     columns = pa.schema([column for column in arrow_schema(files[0].table) if column.name not in there])
@@ -103,7 +103,7 @@ def rewrite(
     paths: list[Path] = []
     with ExitStack() as stack:
         writer, rows = None, 0
-        for batch in (batch for file in files for batch in batches(lake, file, columns)):
+        for batch in (batch for file in files for batch in batches(root, file, columns)):
             kept = batch if keep is None else batch.filter(keep(batch))
             if kept.num_rows and (writer is None or rows >= most):
                 stack.close()
@@ -115,9 +115,9 @@ def rewrite(
     return paths
 
 
-def batches(lake: Lake, file: LakeFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(root: Path, file: LakeFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file with these columns. Raises PipelineError when it is not as it was committed."""
-    path = lake.path / file.path
+    path = root / file.path
     rows = 0
     with damage_named(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
         there = {*parquet.schema_arrow.names}

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -38,9 +38,7 @@ from django_pgqueue.spark.lake.files import (
     values_of,
 )
 from django_pgqueue.spark.lake.rows import created_days, new_file, staged
-
-if TYPE_CHECKING:
-    from django_pgqueue.spark.lake.lake import Lake
+from django_pgqueue.spark.lake.tables import LakeTables
 
 LOCK_SECONDS = 2  # a writer waits so long for another one
 # So long the log surely names a file that was removed: one that it does not name is no remnant of an earlier version.
@@ -59,7 +57,7 @@ class Writing:
     machine has committed an export since.
     """
 
-    lake: Lake
+    lake: LakeTables
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     tables: dict[str, DeltaTable] = field(default_factory=dict)
 
@@ -157,7 +155,7 @@ def _removal(file: LakeFile, *, changes: bool) -> RemoveAction:
     return RemoveAction(path, changes, int(time.time() * 1000), file.bytes, {**values_of(file.partition)})
 
 
-def vacuum(lake: Lake, table: str, hours: int, *, full: bool = False) -> None:
+def vacuum(lake: LakeTables, table: str, hours: int, *, full: bool = False) -> None:
     """Delete the files that were removed from a table at least so many hours ago. Earlier versions lose them.
 
     ``full``: also files of versions that the log has forgotten; only the writer of the lake may do that.
@@ -167,7 +165,7 @@ def vacuum(lake: Lake, table: str, hours: int, *, full: bool = False) -> None:
         delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
 
 
-def unknown_files(lake: Lake, table: str) -> list[Path]:
+def unknown_files(lake: LakeTables, table: str) -> list[Path]:
     """Return the Parquet files in the folder of a table that its log does not know, not even as removed."""
     there = {path for path in (lake.path / table).rglob("*.parquet") if "_delta_log" not in path.parts}
     # Read after the files: another run may place and commit some meanwhile.
@@ -187,7 +185,7 @@ def _is_remnant(path: Path) -> bool:
     return NAME.fullmatch(path.name) is not None and age > REMEMBERED_SECONDS
 
 
-def check_log(lake: Lake, table: str) -> None:
+def check_log(lake: LakeTables, table: str) -> None:
     """Raise PipelineError when the folder of a table has files of versions that its log does not have (any more).
 
     To go on from there would write the rows of these files once more.
@@ -202,7 +200,7 @@ def check_log(lake: Lake, table: str) -> None:
 
 @contextmanager
 def lake_lock(
-    lake: Lake, name: str = "lock", held_by: str = "is being written", seconds: float = LOCK_SECONDS
+    lake: LakeTables, name: str = "lock", held_by: str = "is being written", seconds: float = LOCK_SECONDS
 ) -> Iterator[None]:
     """Hold the lock of the lake, or another one of it. Raises LakeBusy when another process of this machine holds it
     for longer than so many seconds: a compaction holds it for a moment only.
@@ -234,7 +232,7 @@ def _take(file: IO[str]) -> bool:
 
 
 @contextmanager
-def writing(lake: Lake, seconds: float = LOCK_SECONDS) -> Iterator[Writing]:
+def writing(lake: LakeTables, seconds: float = LOCK_SECONDS) -> Iterator[Writing]:
     """Lock the lake for one writer, remove what a killed run left, and yield the right to write.
 
     Raises LakeBusy if another run has the lock for so many seconds, PipelineError if the folder cannot be written.
@@ -253,7 +251,7 @@ def writing(lake: Lake, seconds: float = LOCK_SECONDS) -> Iterator[Writing]:
             tidy(lake)
 
 
-def tidy(lake: Lake) -> None:
+def tidy(lake: LakeTables) -> None:
     """Remove the staging folders of runs that ended, and what they have placed without a commit."""
     lake.staging.mkdir(exist_ok=True)
     for run in lake.staging.iterdir():
