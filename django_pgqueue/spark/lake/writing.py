@@ -245,8 +245,9 @@ def writing(lake: LakeTables, seconds: float = LOCK_SECONDS) -> Iterator[Writing
                 _add_columns(right.table(table), table, right.tables)
             right.folder.mkdir(parents=True)
         try:
-            with refusals_of_the_disk():
-                yield right
+            yield right
+        except OSError as error:
+            raise refused_by_disk(error) or error from None
         finally:
             tidy(lake)
 
@@ -278,20 +279,10 @@ def _add_columns(delta: DeltaTable, table: str, tables: dict[str, DeltaTable]) -
 def errors_in_one_line() -> Iterator[None]:
     """Convert errors of the system and of delta-rs to PipelineError, with the path."""
     try:
-        with refusals_of_the_disk():
-            yield
+        yield
     except (OSError, DeltaError) as error:
         if refusal := refused_by_disk(error):
             raise refusal from None
         named = getattr(error, "filename", None)
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise PipelineError(f"The lake cannot be written: {reason}{f': {named}' if named else ''}") from None
-
-
-@contextmanager
-def refusals_of_the_disk() -> Iterator[None]:
-    """Convert the errors of a full or protected disk to PipelineError; others stay as they are."""
-    try:
-        yield
-    except OSError as error:
-        raise refused_by_disk(error) or error from None

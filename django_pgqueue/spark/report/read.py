@@ -244,6 +244,6 @@ def _regular(found: pa.ChunkedArray, width: timedelta) -> list[datetime]:
     return [datetime.fromtimestamp(number * step, UTC) for number in range(first, last + 1)]
 
 
-def name_of(row: dict[str, Any], level: str) -> str:
+def name_of(row: Mapping[str, Any], level: str) -> str:
     """Return what a row is about: a queue, a queue and its channel, or a queue and its handler."""
     return " / ".join(row[key] for key in KEYS[level])

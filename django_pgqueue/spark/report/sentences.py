@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,21 +19,12 @@ MOST_SLOW = 3  # channels that have a sentence of their own
 NOISY_SHARE = 0.5
 FAILING_SHARE = 0.1  # of attempts
 CHANNEL = list(KEYS["channel"])
+MEDIAN = "_approximate_median"  # what Arrow adds to the name of a column
 USUAL = ("wait_p95_seconds", "run_p95_seconds", "enqueued")
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """Some neighbouring buckets, ``times``, in which a channel was slow, and its ``rows`` there.
-
-    ``usual``: the medians of the columns USUAL over the whole period.
-    """
-
-    queue: str
-    channel: str
-    times: Sequence[datetime]
-    rows: pa.Table
-    usual: Mapping[str, float]
+# Neighbouring buckets in which a channel was slow, with the medians of the columns USUAL over the whole period.
+Slow = Sequence[Mapping[str, Any]]
 
 
 def sentences(data: Data) -> Iterator[str]:
@@ -141,7 +130,7 @@ def slow_channels(data: Data) -> list[Slow]:
     rows = at_level(data.by_bucket, "channel").select([*CHANNEL, "bucket_at", *USUAL, "completed", "popped", "dead"])
     usual = rows.group_by(CHANNEL).aggregate([(column, "approximate_median") for column in USUAL])
     joined = rows.join(usual, CHANNEL)
-    wait, median = joined["wait_p95_seconds"], joined["wait_p95_seconds_approximate_median"]
+    wait, median = joined["wait_p95_seconds"], joined[f"wait_p95_seconds{MEDIAN}"]
     slow = pc.greater_equal(wait, pc.max_element_wise(pc.multiply(median, SLOWED), pc.add(median, SLOWED_SECONDS)))
     order = [(name, "ascending") for name in (*CHANNEL, "bucket_at")]
     runs: list[list[dict[str, Any]]] = []
@@ -152,62 +141,46 @@ def slow_channels(data: Data) -> list[Slow]:
             runs[-1].append(row)
         else:
             runs.append([row])
-    worst: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    worst: dict[tuple[str, str], Slow] = {}
     for run in sorted(runs, key=_messages):
         worst[run[0]["queue"], run[0]["channel"]] = run
-    return [_described(data, run) for run in sorted(worst.values(), key=_messages, reverse=True)]
+    return sorted(worst.values(), key=_messages, reverse=True)
 
 
-def _messages(run: Sequence[Mapping[str, Any]]) -> int:
+def _messages(run: Slow) -> int:
     return sum(row["completed"] + row["popped"] + row["dead"] for row in run)
 
 
-def _described(data: Data, run: Sequence[Mapping[str, Any]]) -> Slow:
-    times = [row["bucket_at"] for row in run]
-    queue, channel = (run[0][key] for key in CHANNEL)
-    usual = {column: run[0][f"{column}_approximate_median"] for column in USUAL}
-    return Slow(queue, channel, times, _its(_meanwhile(data, queue, times), channel), usual)
-
-
-def _meanwhile(data: Data, queue: str, times: Sequence[datetime]) -> pa.Table:
-    """Return the rows of the channels of a queue in some buckets."""
-    rows = at_level(data.by_bucket, "channel")
-    within = pc.is_in(rows["bucket_at"], pa.array(times, rows["bucket_at"].type))
-    return rows.filter(pc.and_(pc.equal(rows["queue"], queue), within))
-
-
-def _its(rows: pa.Table, channel: str) -> pa.Table:
-    return rows.filter(pc.equal(rows["channel"], channel))
-
-
 def _slow(data: Data, slow: Slow) -> str:
-    its = total(slow.rows)
-    since, number = bucket_label(slow.times[0], data.width), len(slow.times)
+    rows, times = at_level(data.by_bucket, "channel"), [row["bucket_at"] for row in slow]
+    within = pc.is_in(rows["bucket_at"], pa.array(times, rows["bucket_at"].type))
+    channels = sums(rows.filter(pc.and_(pc.equal(rows["queue"], slow[0]["queue"]), within)), CHANNEL)
+    [its] = [row for row in channels if row["channel"] == slow[0]["channel"]]
+    since, number = bucket_label(times[0], data.width), len(times)
     late = f", {value_text(its['sla_breaches'])} broke their promise" if its["sla_breaches"] else ""
-    causes = "; ".join(_causes(data, slow, its)) or "limits, pauses, or too few workers: the metrics name no other"
+    causes = "; ".join(_causes(slow, its, channels)) or "limits, pauses, or too few workers: the metrics name no other"
     return (
-        f"<bdi>{text(name_of({'queue': slow.queue, 'channel': slow.channel}, 'channel'))}</bdi> got slow on {since}, "
+        f"<bdi>{text(name_of(its, 'channel'))}</bdi> got slow on {since}, "
         f"for {number:,} {data.grain}{'s' * (number != 1)}: its wait p95 was up to "
         f"<b>{value_text(its['wait_p95_seconds'], 'seconds')}</b>, usually "
-        f"{value_text(slow.usual['wait_p95_seconds'], 'seconds')}; {value_text(its['settled'])} messages were settled "
-        f"meanwhile{late}. Why: {causes}."
+        f"{value_text(slow[0][f'wait_p95_seconds{MEDIAN}'], 'seconds')}; {value_text(its['settled'])} messages were "
+        f"settled meanwhile{late}. Why: {causes}."
     )
 
 
-def _causes(data: Data, slow: Slow, its: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what was unusual while a channel was slow."""
-    channels = sums(_meanwhile(data, slow.queue, slow.times), CHANNEL)
+def _causes(slow: Slow, its: Mapping[str, Any], channels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what was unusual while a channel was slow. ``channels``: the sums of those of its queue meanwhile."""
     busy = sum(row["run_seconds"] for row in channels)
     for row in channels:
-        if row["channel"] != slow.channel and row["run_seconds"] >= NOISY_SHARE * busy > 0:
+        if row is not its and row["run_seconds"] >= NOISY_SHARE * busy > 0:
             name, share = text(name_of(row, "channel")), part(row["run_seconds"], busy)
             yield f"<bdi>{name}</bdi> had <b>{share}</b> of the time in handlers"
-    usual = slow.usual["enqueued"] * len(slow.times)
+    usual = slow[0][f"enqueued{MEDIAN}"] * len(slow)
     if usual and its["enqueued"] >= SLOWED * usual:
         yield f"it got <b>{its['enqueued'] / usual:.1f} times</b> as many messages as usual"
     if its["retries"] > FAILING_SHARE * its["attempts"]:
         yield f"<b>{part(its['retries'], its['attempts'])}</b> of its attempts failed"
-    run, usually = its["run_p95_seconds"], slow.usual["run_p95_seconds"]
+    run, usually = its["run_p95_seconds"], slow[0][f"run_p95_seconds{MEDIAN}"]
     if run and usually and run >= SLOWED * usually:
         yield (
             f"its handlers took up to <b>{value_text(run, 'seconds')}</b> (p95), usually "
