@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,13 +21,6 @@ from django_pgqueue.spark.source import Source
 BATCH_ROWS = 5_000
 # The grain is in the path alone.
 METRICS = pa.schema([field for field in schema.arrow_schema("metrics") if field.name != "grain"])
-
-
-def read_rows(files: Iterable[Path]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the files. Raises PipelineError, with the name of a file that cannot be read."""
-    for path in files:
-        for batch in read(path, METRICS).to_batches(BATCH_ROWS):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 COLUMNS = [column.name for column in schema.TABLES["metrics"]]
@@ -105,15 +97,19 @@ def _changed(lake: Lake, files: Sequence[LakeFile], grain: str, since: int | Non
 
 def _load(connection: psycopg.Connection[Any], lake: Lake, files: Sequence[LakeFile], grain: str, day: date) -> int:
     paths = [lake.path / file.path for file in files if file.partition == f"grain={grain}/day={day}"]
-    rows = (_row(grain, row) for row in read_rows(paths))
+    batches = (batch for path in paths for batch in read(path, METRICS).to_batches(BATCH_ROWS))
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     with connection.transaction():
         connection.execute(REMOVE, [grain, midnight(day), midnight(day) + ONE_DAY])
         with connection.cursor() as cursor:
             with cursor.copy(f"COPY pgqueue_queue_metric ({', '.join(COLUMNS)}) FROM STDIN") as copy:
                 for row in rows:
-                    copy.write_row(row)
+                    copy.write_row(_values(grain, row))
             return cursor.rowcount
 
 
-def _row(grain: str, row: Sequence[Any]) -> list[Any]:
-    return [json.dumps(dict(value)) if n in MAPS else value for n, value in enumerate((grain, *row))]
+def _values(grain: str, row: Sequence[Any]) -> list[Any]:
+    # Most rows have no reason.
+    return [
+        (json.dumps(dict(value)) if value else "{}") if n in MAPS else value for n, value in enumerate((grain, *row))
+    ]
