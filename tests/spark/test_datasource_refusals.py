@@ -21,8 +21,7 @@ from pyspark.sql.types import (
 )
 
 from django_pgqueue.spark.datasource import encoding
-from django_pgqueue.spark.datasource.bad_rows import PLACE
-from django_pgqueue.spark.datasource.encoding import RowEncoder
+from django_pgqueue.spark.datasource.encoding import PLACE, RowEncoder
 from django_pgqueue.spark.datasource.staging import BulkEnqueue, StagedRows
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source

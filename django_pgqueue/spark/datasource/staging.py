@@ -19,15 +19,12 @@ import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from django_pgqueue.spark.datasource.bad_rows import REFUSALS, BadRowError, refused_by_copy
-from django_pgqueue.spark.datasource.encoding import joined
+from django_pgqueue.spark.datasource.encoding import REFUSALS, BadRowError, RowEncoder, joined, refused_by_copy
 from django_pgqueue.spark.errors import PipelineError
 from django_pgqueue.spark.source import Source, SourceLost, only
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from django_pgqueue.spark.datasource.encoding import RowEncoder
 
 # Errors of a conflict with another transaction, which is over when the call is repeated.
 IN_THE_WAY = ("40001", "40P01", "PGQ06")

@@ -9,17 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.export import register
 from django_pgqueue.spark.export.archive import check_unchanged
-from django_pgqueue.spark.export.channels import take_snapshot
-from django_pgqueue.spark.export.horizon import HorizonHolder, find_holder
+from django_pgqueue.spark.export.horizon import Horizon, HorizonHolder, find_holder
 from django_pgqueue.spark.export.losses import find_losses
 from django_pgqueue.spark.export.plan import ExportPlan, make_plan
 from django_pgqueue.spark.export.repair import Repair, find_repair
 from django_pgqueue.spark.export.task import FEW_RANGES, ExportOptions, ExportResult, perform
 from django_pgqueue.spark.lake import Lake, StagedFile
 from django_pgqueue.spark.lake.files import HORIZON, state_of
+from django_pgqueue.spark.lake.rows import open_writer
 from django_pgqueue.spark.lake.writing import Writing, check_log
 from django_pgqueue.spark.session import run_tasks, session
 from django_pgqueue.spark.source import Source
@@ -92,6 +94,17 @@ def _read(plan: ExportPlan, source: Source, writing: Writing, options: ExportOpt
         return run_tasks(None, plan.tasks, read)
     with session("pgqueue export", options.master, options.memory, options.conf) as spark:
         return run_tasks(spark, plan.tasks, read)
+
+
+def take_snapshot(source: Source, query: str, writing: Writing, horizon: Horizon) -> StagedFile:
+    """Write all channels to a new file of the lake, with the time of the horizon in each row."""
+    path = writing.stage("channel", f"day={horizon.now.date()}")
+    columns = schema.arrow_schema("channel")
+    with open_writer(path, columns) as writer:
+        for batch in source.read([query], columns):
+            at = pa.array([horizon.now] * batch.num_rows, schema.TIME)
+            writer.write_batch(batch.set_column(0, columns.field(0), at))
+    return writing.staged(path)
 
 
 def _commit(

@@ -13,16 +13,35 @@ import psycopg
 
 from django_pgqueue.spark import schema
 from django_pgqueue.spark.errors import PipelineError
-from django_pgqueue.spark.export import channels, dead_letters
 from django_pgqueue.spark.export.archive import Closing, Partition, find_partitions
 from django_pgqueue.spark.export.comparison import letters_of
 from django_pgqueue.spark.export.horizon import Horizon, read_horizon
 from django_pgqueue.spark.export.task import RANGE_BYTES, ExportTask
-from django_pgqueue.spark.source import columns_of
+from django_pgqueue.spark.source import columns_of, only
 
 RANGES_PER_TASK = 8  # at most: the size of a file
 IDS_PER_RANGE = 10_000  # of missing rows, which an index finds
 TASKS_PER_CORE = 3  # at least, where there are as many ranges, so that the cores end at about the same time
+# The statistics of the table are those of another time, if there are any. The size of a TOASTed value is in its row.
+SIZE = """
+SELECT coalesce(avg(n.bytes), 0)::bigint FROM (
+    SELECT 300 + pg_column_size(d.payload) + coalesce(pg_column_size(d.body), 0)
+        + coalesce(pg_column_size(d.errors), 0) + coalesce(pg_column_size(d.state), 0) AS bytes
+    FROM pgqueue_dead_letter AS d WHERE d.xid >= %s::text::xid8 AND d.xid < %s::text::xid8
+    ORDER BY d.xid, d.id LIMIT 1000) AS n
+"""
+BOUNDARY = """
+SELECT d.xid::text::bigint, d.id FROM pgqueue_dead_letter AS d
+WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8
+ORDER BY d.xid, d.id OFFSET %s LIMIT 1
+"""
+IS_LEFT = """
+SELECT EXISTS (
+    SELECT FROM pgqueue_dead_letter AS d WHERE (d.xid, d.id) > (%s::text::xid8, %s) AND d.xid < %s::text::xid8)
+"""
+FEWEST_ROWS, MOST_ROWS = 100, 50_000  # rows of a range
+# It changes when any channel changes.
+DIGEST = "SELECT count(*) || ':' || coalesce(sum(hashtextextended(c::text, 0)), 0) FROM pgqueue_channel AS c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +120,33 @@ def make_plan(
         for condition in missing_rows(buried, ids, [letters_of(day)])
     ]
     if horizon.xid > buried:
-        letters += dead_letters.find_ranges(connection, buried, horizon.xid, range_bytes)
+        letters += letter_ranges(connection, buried, horizon.xid, range_bytes)
     tasks += [task("dead_letter", schema.SOURCES["dead_letter"], each) for each in letters]
-    digest = channels.digest(connection)
+    # Read before the snapshot, so that a change in between shows in the next run.
+    [digest] = only(connection.execute(DIGEST))
     query = schema.select(schema.TABLES["channel"], existing["channel"], schema.SOURCES["channel"], without)
     return ExportPlan(horizon, group(tasks), partitions, replace(after, closed=closed), query, digest)
+
+
+def letter_ranges(connection: psycopg.Connection[Any], xid: int, horizon: int, range_bytes: int) -> Iterator[str]:
+    """Yield conditions for the dead letters of transactions from ``xid`` up to the horizon, in ranges of (xid, id).
+
+    Their rows move when they are redriven, so ctid is of no use.
+
+    ``range_bytes``: the approximate size of a range in bytes, by the size of the first 1,000 letters.
+    """
+    [size] = only(connection.execute(SIZE, [xid, horizon]))
+    rows = min(MOST_ROWS, max(FEWEST_ROWS, range_bytes // max(size, 1)))
+    # This id is below all ids, so that all letters of the first transaction are read.
+    last = (xid, -(2**63))
+    while True:
+        found = connection.execute(BOUNDARY, [*last, horizon, rows - 1]).fetchone()
+        if found is None:
+            if only(connection.execute(IS_LEFT, [*last, horizon]))[0]:
+                yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND xid < '{horizon}'::xid8"
+            return
+        yield f"(xid, id) > ('{last[0]}'::xid8, {last[1]}) AND (xid, id) <= ('{found[0]}'::xid8, {found[1]})"
+        last = found
 
 
 def missing_rows(since: int, ids: Sequence[int] | None, ranges: Iterable[str]) -> Iterator[str]:
