@@ -11,7 +11,6 @@ import shutil
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -65,18 +64,8 @@ def size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2].lower()])
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Small files of one partition that are to be merged. ``results``: about how many files they will be."""
-
-    table: str
-    partition: str
-    files: tuple[LakeFile, ...]
-    results: int
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
+# Small files of one partition that are to be merged, and about how many files they will be.
+Work = tuple[list[LakeFile], int]
 
 
 def run(args: Namespace) -> int:
@@ -85,11 +74,10 @@ def run(args: Namespace) -> int:
     newest = datetime.now(UTC).date() - timedelta(days=args.older_than)
     work = list(find_work(lake, args.target_size, newest))
     if args.dry_run:
-        for each in work:
-            print(
-                f"{each.table}/{each.partition}: {len(each.files):,} files, {each.bytes:,} bytes, into {each.results:,}"
-            )
-        print(f"Would merge {sum(len(each.files) for each in work):,} files.")
+        for files, results in work:
+            count, size_bytes = len(files), sum(file.bytes for file in files)
+            print(f"{files[0].table}/{files[0].partition}: {count:,} files, {size_bytes:,} bytes, into {results:,}")
+        print(f"Would merge {sum(len(files) for files, _ in work):,} files.")
         return 0
     before, after = compact(lake, work)
     for table in TABLES:
@@ -104,10 +92,10 @@ def find_work(lake: Lake, target_bytes: int, newest: date) -> Iterator[Work]:
     for file in (file for table in TABLES for file in lake.files(table)):
         if file.day <= newest and file.bytes < target_bytes and (lake.path / file.path).exists():
             small[file.day, file.table, file.partition].append(file)
-    for (_, table, partition), files in sorted(small.items(), key=lambda item: item[0]):
+    for _, files in sorted(small.items(), key=lambda item: item[0]):
         results = -(-sum(file.bytes for file in files) // target_bytes)
         if results < len(files):
-            yield Work(table, partition, tuple(files), results)
+            yield files, results
 
 
 def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
@@ -118,30 +106,30 @@ def compact(lake: Lake, work: Iterable[Work]) -> tuple[int, int]:
         # A killed run may have left its files.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        for each in work:
-            for file in each.files:
+        for files, results in work:
+            for file in files:
                 if file.sha256 and sha256_of(lake.path / file.path) != file.sha256:
                     raise PipelineError(f"{lake.path / file.path} is not as it was committed: see with verify.")
-            merged = rewrite(lake.path, each.files, folder, results=each.results)
+            merged = rewrite(lake.path, files, folder, results=results)
             with lake.writing(BUSY_SECONDS) as writing:
-                if replace_files(lake, writing, each, merged):
-                    before, after = before + len(each.files), after + len(merged)
+                if replace_files(lake, writing, files, merged):
+                    before, after = before + len(files), after + len(merged)
                 else:
-                    print(f"{each.table}/{each.partition} was written meanwhile; the next run merges it.")
+                    print(f"{files[0].table}/{files[0].partition} was written meanwhile; the next run merges it.")
     return before, after
 
 
-def replace_files(lake: Lake, writing: Writing, work: Work, merged: Iterable[Path]) -> bool:
+def replace_files(lake: Lake, writing: Writing, files: list[LakeFile], merged: Iterable[Path]) -> bool:
     """Commit merged files in place of those that they were made of; False: others replaced or removed these meanwhile.
 
     No name of a file is used again, so files that are still there are those that were merged.
     """
-    if not {*work.files} <= {*lake.files(work.table)}:
+    table, staged = files[0].table, []
+    if not {*files} <= {*lake.files(table)}:
         return False
-    staged = []
     for path in merged:
-        to = writing.stage(work.table, work.partition)
+        to = writing.stage(table, files[0].partition)
         path.rename(to)
         staged.append(writing.staged(to))
-    writing.commit(work.table, "compact", staged, work.files)
+    writing.commit(table, "compact", staged, files)
     return True

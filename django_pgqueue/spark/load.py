@@ -74,7 +74,8 @@ def load_metrics(
         with source.errors():
             rows = sum(_load(connection, lake, files, grain, day) for grain, day in changed)
             expired = connection.execute(EXPIRE, [oldest]).rowcount
-        durable.replace(lake.control / f"{LOADED}.json", loaded | dict.fromkeys(grains, metrics.version()))
+        loaded |= dict.fromkeys(grains, metrics.version())
+        durable.replace(lake.control / f"{LOADED}.json", json.dumps(loaded, indent=1))
     return Loaded(len({day for _, day in changed}), rows, expired)
 
 

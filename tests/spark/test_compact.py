@@ -155,8 +155,8 @@ def test_days_whose_files_are_missing_are_left_out(many: Lake, capsys: pytest.Ca
 
 
 def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_path: Path) -> None:
-    [first, _] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = rewrite(many.path, first.files, folder_of(many))
+    [(first, _), _] = find_work(many, TARGET, date(2026, 3, 20))
+    merged = rewrite(many.path, first, folder_of(many))
     add(many, range(200, 210))
     before = rows(many)
 
@@ -170,8 +170,8 @@ def test_files_that_an_export_adds_to_the_day_meanwhile_stay(many: Lake, tmp_pat
 
 
 def test_a_day_that_is_written_anew_meanwhile_is_left(many: Lake) -> None:
-    [first, second] = list(find_work(many, TARGET, date(2026, 3, 20)))
-    merged = [rewrite(many.path, work.files, folder_of(many)) for work in (first, second)]
+    [(first, _), (second, _)] = find_work(many, TARGET, date(2026, 3, 20))
+    merged = [rewrite(many.path, files, folder_of(many)) for files in (first, second)]
     with many.writing() as writing:
         path = writing.stage("archive", DAY)
         pq.write_table(pa.table({"id": [7]}), path)

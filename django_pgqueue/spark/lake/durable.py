@@ -35,11 +35,14 @@ def create_json(path: Path, content: dict[str, Any], temporary: Path) -> None:
     sync_to_disk(path.parent)
 
 
-def replace(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, in place of an existing one if there is one."""
-    temporary = path.with_name(f".{path.name}")
-    _write(temporary, json.dumps(content, indent=1))
-    os.replace(temporary, path)
+def replace(path: Path, text: str) -> None:
+    """Write a text file, in place of an existing one if there is one: a reader sees the old or the new one, whole."""
+    temporary = path.with_name(f".{path.name}-{os.getpid()}.tmp")
+    try:
+        _write(temporary, text)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync_to_disk(path.parent)
 
 

@@ -71,7 +71,7 @@ class LakeTables:
         """Change lake.json. Only the writer of the lake may call this."""
         described = asdict(replace(self.description, **changes))
         if described != asdict(self.description):
-            durable.replace(self.control / "lake.json", described)
+            durable.replace(self.control / "lake.json", json.dumps(described, indent=1))
 
     def note(self, name: str) -> dict[str, Any]:
         """Read a JSON file of the control folder. Raises PipelineError if it is missing or has anything else."""

@@ -5,13 +5,12 @@ It opens in any browser, without a network. Run `export` and `rollup` before. Ne
 
 from __future__ import annotations
 
-import os
-import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from django_pgqueue.spark.arguments import add_lake, day, whole
 from django_pgqueue.spark.errors import PipelineError
+from django_pgqueue.spark.lake import durable
 from django_pgqueue.spark.report.page import page
 from django_pgqueue.spark.report.read import Subject, read
 
@@ -53,26 +52,11 @@ def run(args: Namespace) -> int:
             raise PipelineError("--channel is that of one queue: give --queue once.")
     data = read(args.lake, Subject(tuple(queues), args.channel), args.days, args.until)
     text = page(data)
-    _replace(args.output, text)
+    try:
+        durable.replace(args.output, text)
+    except OSError as error:
+        raise PipelineError(f"{args.output} cannot be written: {error.strerror}.") from None
     counted = {"queue": len(data.queues), "day": len(data.days)}
     counts = [f"{number:,} {what}{'s' * (number != 1)}" for what, number in counted.items()]
     print(f"{args.output.resolve()}: {', '.join(counts)}, {len(text.encode()) / 1000:,.0f} kB")
     return 0
-
-
-def _replace(output: Path, text: str) -> None:
-    """Write a file atomically: a reader sees the old page or the new one, whole."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=output.parent, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text)
-        # The page gets the usual permissions; only its owner may read a temporary file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(output)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise PipelineError(f"{output} cannot be written: {error.strerror}.") from None
