@@ -86,7 +86,7 @@ def test_every_row_is_read_once_from_many_ranges(
     fill_archive(database, 3000, DAY + timedelta(days=1))
     expected = database.execute("SELECT count(*), sum(id)::bigint FROM pgqueue_archived_message").fetchone()
     monkeypatch.setattr(module, "RANGE_BYTES", 60_000)
-    statements = [part.statements for part in asked(dsn, table="archive", partitions="5").partitions()]
+    statements = [part.value for part in asked(dsn, table="archive", partitions="5").partitions()]
     assert len(statements) == 5
     assert sum(map(len, statements)) > 10
 
@@ -119,7 +119,7 @@ def test_a_queue_a_channel_and_a_time_can_be_chosen(spark: SparkSession, dsn: st
     assert read(spark, dsn, "archive", channel="it's", queue="other").count() == 0
     assert read(spark, dsn, "archive", until=f"{DAY}T00:00:05").count() == 2
     since = asked(dsn, table="archive", since=str(DAY + timedelta(days=1)))
-    assert all("20260315" in statement for part in since.partitions() for statement in part.statements)
+    assert all("20260315" in statement for part in since.partitions() for statement in part.value)
     assert sum(batch.num_rows for part in since.partitions() for batch in since.read(part)) == 10
 
 

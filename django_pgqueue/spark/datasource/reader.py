@@ -5,9 +5,9 @@ Each read is cut into short statements, so that none pins the xmin horizon for l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 # A range takes between some tenths of a second and a second, so a hundred thousand rows are work for several tasks.
 ROWS = 50_000
 RANGE_BYTES = 64_000_000
-
-Part = TypeVar("Part")
-
-
-class Statements(InputPartition):
-    """The statements that one task runs, one after the other."""
-
-    def __init__(self, statements: Sequence[str]) -> None:
-        self.statements = list(statements)
 
 
 class TableReader(DataSourceReader):
@@ -63,7 +54,10 @@ class TableReader(DataSourceReader):
             f"{select(table, self.columns, existing, rows)} WHERE {condition}{self.filters()}"
             for rows, condition in ranges
         ]
-        return [Statements(share) for share in distribute(statements, options.partitions)] or [Statements([])]
+        # In their order, in lists of about equal length, of which none is empty.
+        count, lists = len(statements), min(len(statements), options.partitions)
+        shares = [statements[count * n // lists : count * (n + 1) // lists] for n in range(lists)]
+        return [InputPartition(share) for share in shares or [[]]]
 
     def filters(self) -> str:
         """Return the conditions of the options queue, channel, since and until, as SQL that begins with AND."""
@@ -78,9 +72,8 @@ class TableReader(DataSourceReader):
             f" AND {condition}{quoted_literal(value)}" for value, condition in conditions if value is not None
         )
 
-    # Spark passes the objects that partitions() returned.
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return self.source.read(partition.statements, self.schema)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.source.read(partition.value, self.schema)
 
 
 def by_block(
@@ -114,9 +107,3 @@ def by_id(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
             return
         yield f"id > {last} AND id <= {upto}"
         last = upto
-
-
-def distribute(parts: Sequence[Part], lists: int) -> list[list[Part]]:
-    """Distribute the parts, in their order, over ``lists`` lists of about equal length. No list is empty."""
-    lists = min(lists, len(parts))
-    return [list(parts[len(parts) * place // lists : len(parts) * (place + 1) // lists]) for place in range(lists)]

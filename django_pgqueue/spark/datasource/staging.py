@@ -138,17 +138,17 @@ class BulkEnqueue:
             )
 
 
+@dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
     """The rows that a task has copied; the task passes them to the commit.
 
     ``stage``: None if it has copied nothing. ``bad``: its first row that cannot be enqueued, and why, or "".
     """
 
-    def __init__(self, name: str, stage: int | None = None, rows: int = 0, bad: str = "") -> None:
-        self.name = name
-        self.stage = stage
-        self.rows = rows
-        self.bad = bad
+    name: str
+    stage: int | None = None
+    rows: int = 0
+    bad: str = ""
 
 
 def copy_rows(connection: psycopg.Connection[Any], stage: int, encoder: RowEncoder, rows: pa.RecordBatch) -> None:

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from django_pgqueue.spark.datasource.options import StreamOptions
-from django_pgqueue.spark.datasource.reader import Statements
 from django_pgqueue.spark.datasource.staging import refusals_as_pipeline_errors
 from django_pgqueue.spark.datasource.tables import TABLES, chosen_columns, quoted_literal, select
 from django_pgqueue.spark.errors import PipelineError
@@ -108,11 +107,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = select(MESSAGE, self.columns, columns_of(connection, MESSAGE.name))
         tasks = min(self.options.partitions, end["messages"])
         held = f"m.lease_expires_at IS NOT NULL AND m.lease_token = ANY ({quoted_literal(end['tokens'])}::uuid[])"
-        return [Statements([f"{rows} WHERE {held} AND m.id % {tasks} = {n} ORDER BY m.id"]) for n in range(tasks)]
+        return [InputPartition([f"{rows} WHERE {held} AND m.id % {tasks} = {n} ORDER BY m.id"]) for n in range(tasks)]
 
-    # Spark passes the objects that partitions() returned.
-    def read(self, partition: Statements) -> Iterator[pa.RecordBatch]:  # type: ignore[override]  # see above
-        return self.options.source.read(partition.statements, self.schema)
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.options.source.read(partition.value, self.schema)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: Spark does not call this for the last batch, so no settlement depends on it."""
