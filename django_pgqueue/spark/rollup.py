@@ -17,8 +17,7 @@ from django_pgqueue.spark.export.register import check_identity
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.load import Loaded, load_metrics
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import is_small, rollup
-from django_pgqueue.spark.transforms.touched import Touched, find_touched
+from django_pgqueue.spark.transforms.rollup import Touched, find_touched, is_small, rollup
 
 GRAINS = ("minute", "hour", "day")
 

@@ -20,7 +20,7 @@ from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import day_of
 from django_pgqueue.spark.lake.rows import rewrite
 from django_pgqueue.spark.lake.writing import lake_lock
-from django_pgqueue.spark.transforms.touched import find_touched
+from django_pgqueue.spark.transforms.rollup import find_touched
 from django_pgqueue.spark.verify import find_problems
 
 DAY, NEXT_DAY = "day=2026-03-14", "day=2026-03-15"

@@ -100,7 +100,7 @@ def test_days_without_the_tenant_are_not_written(filled: Path) -> None:
 
 
 def test_the_next_rollup_computes_the_days_again(filled: Path) -> None:
-    from django_pgqueue.spark.transforms.touched import find_touched
+    from django_pgqueue.spark.transforms.rollup import find_touched
 
     opened = Lake.open(filled)
     with opened.writing() as writing:

@@ -13,8 +13,7 @@ import pytest
 from django_pgqueue.spark.export.job import export
 from django_pgqueue.spark.lake import Lake, LakeFile
 from django_pgqueue.spark.source import Source
-from django_pgqueue.spark.transforms.rollup import FEW_MESSAGES, Rolled, is_small, rollup
-from django_pgqueue.spark.transforms.touched import Touched
+from django_pgqueue.spark.transforms.rollup import FEW_MESSAGES, Rolled, Touched, is_small, rollup
 from tests.spark.rolling import SLA, SLA_JSON, Roll, fill_mixed
 from tests.spark.rows import DAY, fill_archive
 from tests.spark.truth import expected_metrics, lake_metrics

@@ -12,8 +12,7 @@ import pytest
 from django_pgqueue.spark.arguments import sla
 from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.schema import arrow_schema
-from django_pgqueue.spark.transforms.rollup import batches
-from django_pgqueue.spark.transforms.touched import find_touched
+from django_pgqueue.spark.transforms.rollup import batches, find_touched
 
 FIRST, SECOND, THIRD, FOURTH = (date(2026, 3, day) for day in (1, 2, 3, 4))
 

@@ -16,7 +16,7 @@ from django_pgqueue.spark.lake import Lake
 from django_pgqueue.spark.lake.files import ONE_DAY, LakeFile, day_ranges
 from django_pgqueue.spark.lake.rows import read as read_file
 from django_pgqueue.spark.schema import arrow_schema
-from django_pgqueue.spark.transforms.touched import find_touched
+from django_pgqueue.spark.transforms.rollup import find_touched
 
 # Each message is counted once in each level. The columns that name the rows of a level.
 KEYS = {"queue": ("queue",), "channel": ("queue", "channel"), "handler": ("queue", "handler")}
