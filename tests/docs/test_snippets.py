@@ -13,7 +13,7 @@ from django.test import override_settings
 from django_pgqueue import channel_set, handlers, limits, schedules
 from tests.support.markdown import DOCS, Block, blocks, is_followed, name
 
-# Blocks for Spark are run by tests/spark/test_datasource_docs.py and tests/spark/test_publish_docs.py.
+# Blocks for Spark are run by tests/spark/test_datasource_docs.py and tests/spark/test_publish.py.
 NOT_RUN = ("no-run", "signature", "spark")
 PAGES = sorted(
     page

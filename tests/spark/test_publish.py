@@ -18,6 +18,7 @@ from tests.spark.published import check_copy, ids_of, merge_all, publish
 from tests.spark.rows import fill_archive, fill_dead_letters
 from tests.spark.test_compact import NEXT_DAY, add
 from tests.spark.test_export import ids
+from tests.support.markdown import DOCS, blocks
 from tests.support.sessions import Session as Database
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
@@ -204,3 +205,18 @@ def test_an_error_of_the_store_is_one_line_without_credentials(
     assert said in shown.err
     assert shown.err.count("\n") == 1
     assert not [secret for secret in (KEY, SECRET, "canary-in-url") if secret in shown.err + shown.out]
+
+
+def test_the_program_that_reads_the_copy_runs(store: ObjectStore, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Lake.open(lake, create=True)
+    add(made, range(10))
+    assert publish(made, store, "of-the-page") == 0
+    [program] = [block.text for block in blocks(DOCS / "how-to/cluster.md") if "spark" in block.words]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    names: dict[str, Any] = {}
+
+    exec(program.replace("s3://shop-archive/lake", f"s3://{BUCKET}/of-the-page"), names)
+
+    assert sorted(names["rows"]["id"].to_pylist()) == list(range(10))

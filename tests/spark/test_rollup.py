@@ -7,17 +7,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from django_pgqueue.spark.cli import main
 from django_pgqueue.spark.export.job import export
+from django_pgqueue.spark.lake import Lake
+from django_pgqueue.spark.load import COLUMNS
 from django_pgqueue.spark.schema import arrow_schema
 from django_pgqueue.spark.source import Source
 from django_pgqueue.spark.transforms.buckets import day_metrics
 from django_pgqueue.spark.transforms.messages import read_messages
 from tests.spark.rolling import SLA_JSON, Roll, fill_mixed, rolling
 from tests.spark.rows import DAY, fill_archive, fill_dead_letters
-from tests.spark.truth import expected_metrics, lake_metrics
+from tests.spark.truth import by_key, expected_metrics, lake_metrics
 from tests.support.sessions import Session as Database
 
 
@@ -130,3 +135,70 @@ def test_files_of_an_older_version_have_no_start_of_the_handler(tmp_path: Path) 
     assert [(row["level"], row["run_p50_seconds"], row["enqueued"]) for row in found] == [
         ("queue", 3.0, 1), ("channel", 3.0, 1), ("handler", 3.0, 1),
     ]  # fmt: skip
+
+
+NASTY = 'a/b=c,"d"\t\\\n%20é\'; -- {x} $1'
+
+
+@pytest.fixture(autouse=True)
+def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGQUEUE_SOURCE", raising=False)
+
+
+def test_metrics_reach_lake_and_database_whatever_the_names_are(
+    source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    day = database.execute("SELECT (now() AT TIME ZONE 'UTC')::date - 1").fetchone()[0]
+    nasty = "'" + NASTY.replace("'", "''") + "'"
+    fill_archive(database, 30, day=day, queue=nasty, channel=nasty, handler=f"{nasty} || i % 2")
+    fill_dead_letters(database, 10, day=day, queue=nasty, channel=nasty, reason=nasty)
+    fill_archive(database, 10, day=day, channel="''")
+    export(source, lake)
+
+    status = main(["rollup", "--lake", str(lake), "--source", dsn, "--sla", f"{NASTY}/{NASTY}=2500ms"])
+
+    output = capsys.readouterr()
+    assert status == 0, output.err
+    truth = expected_metrics(database, json.dumps({f"{NASTY}/{NASTY}": 2.5}))
+    assert lake_metrics(lake) == truth
+    loaded = by_key(database.execute(f"SELECT {', '.join(COLUMNS)} FROM pgqueue_queue_metric").fetchall())
+    assert loaded == {key: row for key, row in truth.items() if key[0] != "minute"}
+
+
+def test_an_empty_lake_is_no_error(source: Source, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    export(source, lake)
+
+    assert main(["rollup", "--lake", str(lake), "--source", dsn]) == 0
+    assert main(["rollup", "--lake", str(lake)]) == 0
+
+    assert "Nothing is new since the last rollup." in capsys.readouterr().out
+    assert lake_metrics(lake) == {}
+
+
+def test_a_damaged_file_is_named_and_nothing_changes(
+    source: Source, database: Database, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_archive(database, 30)
+    export(source, lake)
+    [path] = lake.glob("archive/*/*.parquet")
+    content = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + content[100:-100] + b"\0" * 100)
+    before = Lake.open(lake).versions
+
+    status = main(["rollup", "--lake", str(lake)])
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert status == 1
+    assert line.startswith(f"{path} cannot be read")
+    assert Lake.open(lake).versions == before
+
+
+def test_metrics_of_another_database_are_not_loaded(
+    source: Source, database: Database, dsn: str, lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(source, lake)
+    other = psycopg.conninfo.make_conninfo(dsn, dbname="postgres")
+
+    assert main(["rollup", "--lake", str(lake), "--source", other]) == 1
+
+    assert "holds another database" in capsys.readouterr().err
