@@ -70,6 +70,7 @@ FROM (
         -- A floor from the future means that the clock was set back.
         CASE WHEN o.watched_at <= p_now THEN o.expiry_from ELSE '-infinity' END AS expiry_from,
         CASE WHEN o.watched_at <= p_now THEN o.due_from ELSE '-infinity' END AS due_from
-    FROM pgqueue_floor_of(p_queue) AS o
+    -- As pgqueue_floor_of, which would cost each dequeue five microseconds.
+    FROM pgqueue_floor AS o WHERE o.queue = '' OR o.queue = p_queue ORDER BY o.id DESC, o.queue DESC LIMIT 1
 ) AS f;
 $$;
