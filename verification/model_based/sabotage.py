@@ -142,7 +142,8 @@ LIMITS = (
     ),
     Defect("max_share is not looked at", "take_by_share", "least(p_room.most, CASE", "least(NULL::integer, CASE"),
     Defect(
-        "shares are not looked at", "take_by_share", "WHEN p_room.by_share THEN 1 ELSE 2 END", "WHEN true THEN 2 END"
+        "shares are not looked at", "take_guarded", "        v_taken := pgqueue_take_by_share(",
+        "        v_may.by_share := false;\n        v_taken := pgqueue_take_by_share(",
     ),
     Defect(
         "a dead letter does not pause its ordered channel", "dead_letter",

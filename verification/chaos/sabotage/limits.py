@@ -100,8 +100,8 @@ DEFECTS = (
     ),
     # Shares of capacity.
     defect(
-        "leases go beyond the share", "take_by_share", "WHEN p_room.by_share THEN 1 ELSE 2 END", "WHEN true THEN 2 END",
-        "I24", crowd=SHARE,
+        "leases go beyond the share", "take_guarded", "        v_taken := pgqueue_take_by_share(",
+        "        v_may.by_share := false;\n        v_taken := pgqueue_take_by_share(", "I24", crowd=SHARE,
     ),
     defect(
         "a share counts the leases of the same call only", "take_by_share",
