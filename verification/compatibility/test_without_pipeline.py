@@ -82,7 +82,7 @@ def test_every_other_kind_of_role_is_granted(results: Results) -> None:
 
 def test_every_page_of_the_queue_opens_and_none_of_the_pipeline_is_there(results: Results) -> None:
     assert set(results["pages"]["lists"].values()) == {200}
-    assert len(results["pages"]["lists"]) == 9
+    assert len(results["pages"]["lists"]) == 10
     assert not results["pages"]["index"]
 
 

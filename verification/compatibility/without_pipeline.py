@@ -137,8 +137,8 @@ def pages() -> dict[str, Any]:
     client.force_login(User.objects.create_superuser("admin"))
     models = [model for model in admin.site._registry if model._meta.app_label.startswith("pgqueue")]
     lists = {
-        model._meta.label: client.get(reverse(f"admin:pgqueue_{model._meta.model_name}_changelist")).status_code
-        for model in models
+        meta.label: client.get(reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist")).status_code
+        for meta in (model._meta for model in models)
     }
     return {"lists": lists, "index": "pipeline" in client.get(reverse("admin:index")).content.decode()}
 
