@@ -137,3 +137,16 @@ def test_channels_that_wait_on_purpose_are_not_complained_about(server_log: list
     pass_time(minutes=2)
     assert sweep().not_picked_up == 0
     assert server_log == []
+
+
+def test_a_channel_whose_rate_lets_messages_go_is_not_complained_about() -> None:
+    """Most of its messages wait for long; the oldest one waits for the next token."""
+    channel_set(channel="slow", rate="20/m")
+    for _ in range(3):
+        enqueue("h", channel="slow")
+    pass_time(minutes=2)
+    assert sweep().not_picked_up == 1
+    assert len(dequeue()) == 1
+    assert sweep().not_picked_up == 0
+    pass_time(minutes=2)
+    assert sweep().not_picked_up == 1, "no worker takes them any more"

@@ -57,7 +57,12 @@ BEGIN
                 AND (-n.priority, n.dequeue_at, n.id) >= (l.rank, l.at, l.key)
             ORDER BY -n.priority, n.dequeue_at, n.id LIMIT 1
         ) AS m
-        WHERE m.dequeue_at < v_now - p_waiting
+        -- A channel with a rate whose time was moved meanwhile is served. Each lane is looked up by its channel.
+        WHERE m.dequeue_at < v_now - p_waiting AND coalesce((
+            SELECT o.next_at FROM pgqueue_lane AS o
+            WHERE o.channel_id = l.channel_id
+                AND (SELECT c.release_interval FROM pgqueue_channel AS c WHERE c.id = o.channel_id) IS NOT NULL
+            ORDER BY o.seq DESC LIMIT 1), '-infinity') <= v_now - p_waiting
         ORDER BY m.dequeue_at LIMIT 1;
         IF FOUND AND NOT EXISTS (SELECT FROM pgqueue_queue AS q WHERE q.name = v_queue AND q.paused_at IS NOT NULL) THEN
             not_picked_up := not_picked_up + 1;
