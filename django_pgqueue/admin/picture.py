@@ -130,16 +130,22 @@ def drawn(rows: list[tuple[Any, ...]], this: str, link: Link) -> str | None:
 
 def box(link: Link, pk: int | None, model: str, handler: str | None, state: str | None, waits_for: int | None) -> str:
     """Return one box: a link to the message or batch, its handler, and a badge with its state."""
-    if pk is None:
-        name: object = ""
-    elif pk < 0:
-        name = link(_("batch %d") % -pk, "pgqueue_flow_batchrecord_change", -pk)
-    else:
-        name = link(pk, f"pgqueue_{model}_change", pk) if model else pk
+    name = "" if pk is None else link_to(link, pk, model)
     text, kind = badge_of(model, state, waits_for)
     return format_html(
         '<span class="pgqueue-box">{} {} {}</span>', name, rendering.name(handler or ""), rendering.badge(text, kind)
     )
+
+
+def link_to(link: Link, pk: int, model: str) -> str:
+    """Return a link to a message or a batch, if the user may view it.
+
+    ``pk``: the id of a message, which is in ``model``, or of one that is gone, if that is empty; or minus that of a
+    batch.
+    """
+    if pk < 0:
+        return link(_("batch %d") % -pk, "pgqueue_flow_batchrecord_change", -pk)
+    return link(pk, f"pgqueue_{model}_change", pk) if model else str(pk)
 
 
 def badge_of(model: str, state: str | None, waits_for: int | None) -> tuple[str | Promise, str]:

@@ -12,8 +12,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from django_pgqueue.admin import rendering
-from django_pgqueue.admin.base import Link, ReadOnlyAdmin, capped, column
-from django_pgqueue.admin.picture import badge_of, picture_of_batch
+from django_pgqueue.admin.base import ReadOnlyAdmin, capped, column
+from django_pgqueue.admin.picture import badge_of, link_to, picture_of_batch
 from django_pgqueue.flow.batch import Batch
 from django_pgqueue.flow.models import BatchRecord
 from django_pgqueue.sql.call import call
@@ -101,14 +101,14 @@ class BatchAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("outer batch"))
     def outer(self, batch: Any) -> str:
-        return self.or_dash(None if batch.parent_id is None else link_to_member(batch.link, -batch.parent_id, ""))
+        return self.or_dash(None if batch.parent_id is None else link_to(batch.link, -batch.parent_id, ""))
 
     @admin.display(description=_("what followed"))
     def followed(self, batch: Any) -> str:
         if batch.callback_id is None:
             return self.or_dash(None)
         [(model,)] = call(batch._state.db, WHERE_IS, [batch.callback_id])
-        return link_to_member(batch.link, batch.callback_id, model or "")
+        return link_to(batch.link, batch.callback_id, model or "")
 
     @admin.display(description=_("members by state"))
     def counts(self, batch: BatchRecord) -> str:
@@ -123,29 +123,19 @@ class BatchAdmin(ReadOnlyAdmin):
     @admin.display(description=_("newest outstanding members"))
     def outstanding(self, batch: Any) -> str:
         found = call(batch._state.db, OUTSTANDING, [batch.pk, SHOWN_MEMBERS])
-        rows = [(link_to_member(batch.link, member, "message"), state_text(*state)) for member, *state in found]
+        rows = [(link_to(batch.link, member, "message"), state_text(*state)) for member, *state in found]
         return rendering.table([_("member"), _("state")], rows) if rows else self.or_dash(None)
 
     @admin.display(description=_("newest lost members"))
     def lost(self, batch: Any) -> str:
         found = call(batch._state.db, LOST, [batch.pk, SHOWN_MEMBERS])
         kept = {"dead": "deadletter", "erased": ""}
-        rows = [(link_to_member(batch.link, member, kept.get(end, "archivedmessage")), end) for member, end in found]
+        rows = [(link_to(batch.link, member, kept.get(end, "archivedmessage")), end) for member, end in found]
         return rendering.table([_("member"), _("outcome")], rows) if rows else self.or_dash(None)
 
     @admin.display(description=_("what hangs together"))
     def picture(self, batch: Any) -> str:
         return self.or_dash(picture_of_batch(batch, link=batch.link, using=batch._state.db))
-
-
-def link_to_member(link: Link, member: int, model: str) -> str:
-    """Return a link to a member, if the user may view it.
-
-    ``member``: the id of a message, which is in ``model``, or minus that of a batch.
-    """
-    if member < 0:
-        return link(_("batch %d") % -member, "pgqueue_flow_batchrecord_change", -member)
-    return link(member, f"pgqueue_{model}_change", member) if model else str(member)
 
 
 def state_text(status: int | None, waits_for: int | None) -> str | Promise:

@@ -167,11 +167,6 @@ class Board:
         with self._lock:
             return [delivery for delivery in deliveries if self._let_go(delivery, clear=True)]
 
-    def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Hold the leases no longer. Those that have begun stay on the board. Returns those held until now."""
-        with self._lock:
-            return [delivery for delivery in deliveries if self._let_go(delivery)]
-
     def give_up(self, deliveries: Iterable[Delivery]) -> None:
         """Leave the deliveries on the board for good, because their settlement failed and their leases will expire.
 

@@ -146,7 +146,7 @@ def pairs(*deliveries: Delivery) -> list[tuple[int, int]]:
 def test_leases_are_on_the_board_from_the_hold_to_the_release(board: Board) -> None:
     board.hold([FIRST, SECOND], 10.0)
     assert board.leases() == [lease(FIRST, 10.0), lease(SECOND, 10.0)]
-    assert board.release([FIRST, FIRST]) == [FIRST]
+    assert board.settle([FIRST, FIRST]) == [FIRST]
     assert len(board) == 1
     assert board.leases() == [lease(SECOND, 10.0)]
     assert board.begun() == []
@@ -154,7 +154,7 @@ def test_leases_are_on_the_board_from_the_hold_to_the_release(board: Board) -> N
 
 def test_a_lease_that_was_released_before_the_heartbeat_missed_it_is_not_lost(board: Board) -> None:
     board.hold([FIRST, SECOND], 10.0)
-    board.release([FIRST])
+    board.settle([FIRST])
     assert board.lost(pairs(FIRST, SECOND)) == [SECOND]
     assert len(board) == 0
     assert board.leases() == []
@@ -180,8 +180,8 @@ def test_a_worker_that_gets_a_message_again_had_lost_it(board: Board) -> None:
     board.hold([FIRST], 10.0)
     assert board.hold([again], 20.0) == [FIRST]
     assert board.leases() == [lease(again, 20.0)]
-    assert board.release([FIRST]) == []
-    assert board.release([again]) == [again]
+    assert board.settle([FIRST]) == []
+    assert board.settle([again]) == [again]
     assert board.leases() == []
 
 
@@ -190,7 +190,7 @@ def test_a_message_that_comes_back_before_its_settlement_is_noted_is_not_lost(bo
     board.hold([FIRST], 10.0)
     board.settling([FIRST])
     assert board.hold([again], 20.0) == []
-    assert board.release([FIRST]) == []
+    assert board.settle([FIRST]) == []
     assert board.leases() == [lease(again, 20.0)]
     # The new lease is not being settled.
     assert board.lost(pairs(again)) == [again]

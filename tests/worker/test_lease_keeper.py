@@ -64,7 +64,7 @@ def test_the_leases_of_all_children_are_extended_for_as_long_as_their_boards_sho
         1 << 64 | 1: 10.0, 2 << 64 | 2: 10.0, 3 << 64 | 3: 20.0,
     }  # fmt: skip
     one.board.begin([first])
-    one.board.release([first, second])
+    one.board.settle([first, second])
     assert family.held() == [("two", 3)]
 
 
@@ -90,7 +90,7 @@ def test_a_lease_that_ended_in_the_supervisor_stays_ended_while_the_board_shows_
     family.keeper.release([lease for lease in family.keeper.held() if lease.id == 1])
     assert family.held() == [("one", 2)]
     # The child hears of it, and gets the message again by another lease.
-    child.board.release([first])
+    child.board.settle([first])
     [again] = deliveries(1)
     again.token.int += 1
     child.board.hold([again], 30.0)
@@ -145,6 +145,6 @@ def test_an_old_lease_of_a_message_does_not_make_the_new_one_lost(family: Family
         family.lost.clear()
         assert family.keeper.run_once() == 1
         assert [(lease.id, lease.token) for lease in family.lost] == [(old.id, old.token)]
-        first.board.release([old])
-        second.board.release([new])
+        first.board.settle([old])
+        second.board.settle([new])
         family.keeper.since()

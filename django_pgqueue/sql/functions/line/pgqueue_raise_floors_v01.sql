@@ -22,6 +22,7 @@ DECLARE
     v_arrival xid8;
     v_late xid8[];
     v_next pgqueue_floor;
+    v_most pgqueue_floor;
     v_ago pgqueue_floor;
     v_own pgqueue_floor;
     v_floor pgqueue_floor;
@@ -92,6 +93,7 @@ BEGIN
         v_next.fresh_seq := v_old.next_lane_seq;
         v_next.parked_from := greatest(v_old.ticked_at - interval '10 seconds', v_old.parked_from);
     END IF;
+    v_most := v_next;
     SELECT min(c.queue) INTO v_queue FROM pgqueue_channel AS c;
     WHILE v_queue IS NOT NULL LOOP
         SELECT f.* INTO v_own FROM pgqueue_floor_of(v_queue) AS f;
@@ -100,39 +102,38 @@ BEGIN
         v_own.lane_seq := least(v_own.lane_seq, v_old.lane_seq);
         v_own.fresh_seq := least(v_own.fresh_seq, v_old.fresh_seq);
         v_own.parked_from := least(v_own.parked_from, v_old.parked_from);
+        v_floor := v_most;
+        v_floor.queue := v_queue;
+        IF v_held THEN
+            v_floor.lane_seq := v_own.lane_seq;
+            v_floor.fresh_seq := v_own.fresh_seq;
+            v_floor.parked_from := v_own.parked_from;
+        END IF;
         -- Each floor is looked for between the old one and its upper bound: the entries before are dead, and those
         -- behind do not matter.
-        v_floor := v_next;
-        v_floor.queue := v_queue;
-        v_floor.arrival_xid := v_old.next_xid;
         FOREACH v_arrival IN ARRAY ARRAY[
             (SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_own.arrival_xid
-                AND a.xid < v_old.next_xid
+            WHERE a.queue = v_queue AND NOT a.lazy AND a.xid >= v_own.arrival_xid AND a.xid < v_old.next_xid
             ORDER BY a.xid LIMIT 1),
             (SELECT a.xid FROM pgqueue_arrival AS a
-            WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_own.arrival_xid
-                AND a.xid < v_old.next_xid
+            WHERE a.queue = v_queue AND a.lazy AND a.xid >= v_own.arrival_xid AND a.xid < v_old.next_xid
             ORDER BY a.xid LIMIT 1)]
         LOOP
             v_floor.arrival_xid := least(v_floor.arrival_xid, v_arrival);
         END LOOP;
-        v_floor.lane_seq := least(CASE WHEN v_held THEN v_own.lane_seq ELSE v_old.next_lane_seq END, (
+        v_floor.lane_seq := least(v_floor.lane_seq, (
             SELECT l.seq FROM pgqueue_lane AS l
             WHERE l.queue = v_queue AND l.parked_until IS NULL AND NOT l.fresh
-                AND l.seq >= v_own.lane_seq AND l.seq < v_old.next_lane_seq
+                AND l.seq >= v_own.lane_seq AND l.seq < v_floor.lane_seq
             ORDER BY l.seq LIMIT 1));
-        v_floor.fresh_seq := least(CASE WHEN v_held THEN v_own.fresh_seq ELSE v_old.next_lane_seq END, (
+        v_floor.fresh_seq := least(v_floor.fresh_seq, (
             SELECT l.seq FROM pgqueue_lane AS l
             WHERE l.queue = v_queue AND l.parked_until IS NULL AND l.fresh
-                AND l.seq >= v_own.fresh_seq AND l.seq < v_old.next_lane_seq
+                AND l.seq >= v_own.fresh_seq AND l.seq < v_floor.fresh_seq
             ORDER BY l.seq LIMIT 1));
-        v_floor.parked_from := CASE WHEN v_held THEN v_own.parked_from
-            ELSE greatest(v_old.ticked_at - interval '10 seconds', v_old.parked_from) END;
         v_floor.parked_from := least(v_floor.parked_from, (
             SELECT l.parked_until FROM pgqueue_lane AS l
-            WHERE l.queue = v_queue AND l.parked_until >= v_own.parked_from
-                AND l.parked_until < v_floor.parked_from
+            WHERE l.queue = v_queue AND l.parked_until >= v_own.parked_from AND l.parked_until < v_floor.parked_from
             ORDER BY l.parked_until LIMIT 1));
         v_late := v_running || ARRAY(SELECT n.xid FROM pgqueue_late_arrivals(v_queue, v_own.late_xids) AS n);
         IF v_floor.arrival_xid < v_ago.next_xid OR (v_own.queue <> '' OR NOT v_held)

@@ -1,5 +1,6 @@
 -- Counts the present messages by queue and channel: ready, leased, scheduled, those that wait for a full shared limit
--- or for their order key, those of the scheduled ones that wait for other messages (blocked), dead letters that wait, and since when the oldest has been due.
+-- or for their order key, those of the scheduled ones that wait for other messages (blocked), dead letters that wait,
+-- and since when the oldest has been due.
 -- It reads the indexes of all live messages and of the dead letters that wait, so the caller counts less often when
 -- that takes long. Rows that stay as they are are not written.
 -- Locks: its own rows; pgqueue_measure runs once at a time.
